@@ -102,7 +102,7 @@ bench-memory: venv-and-java ## peak memory of a run for five million events, ove
 bench-start: venv-and-java ## time from launch to the first record, and of a run without new records
 	$(BIN)/python -m benchmarks.start $(BENCH_FLAGS)
 
-bench-days: venv-and-java ## time of the thousandth small batch into a lake, over the tenth
+bench-days: venv-and-java ## time of the 40,000th small batch into a lake, over the tenth
 	$(BIN)/python -m benchmarks.days $(BENCH_FLAGS)
 
 bench-latency: venv-and-java ## time from produce to mirror at 1000 events a second, under Dagster's daemon

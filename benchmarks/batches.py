@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_START_MS = 1_795_248_690_000
+    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+
+START_MS = 1_795_248_690_000
 _TYPES = '{"id":"bigint","v":"varchar(64)","n":"int"}'
 _TSO = "COMMIT"
-_OFFSETS_OF_A_BATCH = 1 << 40  # above monotonically_increasing_id of a hundred partitions
+OFFSETS_OF_A_BATCH = 1 << 40  # above monotonically_increasing_id of a hundred partitions
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,9 @@ class BenchmarkLake:
     spark: SparkSession
     folder: Path
     batch: int = 0
+    """The newest batch."""
+    report: CutReport | None = None
+    """Of the newest cut."""
 
     @property
     def paths(self) -> LakePaths:
@@ -71,7 +76,7 @@ class BenchmarkLake:
     def append_raw(self, changes: DataFrame) -> float:
         """Appends the changes to the raw snapshot as the next batch. Returns the seconds."""
         self.batch += 1
-        ms = _START_MS + self.batch * 1000
+        ms = START_MS + self.batch * 1000
         watermark = self.spark.range(1).select(F.lit(_watermark(ms)).alias("value"))
         # the union keeps this order: the watermark has the highest offset
         records = changes.select("value").union(watermark)
@@ -82,7 +87,7 @@ class BenchmarkLake:
                 F.lit(self.batch).cast("bigint").alias("batch_id"),
                 F.lit("benchmark").alias("topic"),
                 F.lit(0).alias("partition"),
-                (F.lit(self.batch * _OFFSETS_OF_A_BATCH) + F.monotonically_increasing_id()).alias("offset"),
+                (F.lit(self.batch * OFFSETS_OF_A_BATCH) + F.monotonically_increasing_id()).alias("offset"),
                 F.timestamp_millis(F.lit(ms)).alias("timestamp"),
                 F.lit(None).cast("binary").alias("key"),
                 F.replace("value", F.lit(_TSO), F.lit(str(ms << TSO_SHIFT))).cast("binary").alias("value"),
@@ -104,6 +109,7 @@ class BenchmarkLake:
         started = time.monotonic()
         report = CutMaker(Lake(self.spark, self.paths), "benchmark", "UTC", threads, lambda _: None).advance()
         seconds = time.monotonic() - started
+        self.report = report
         assert report.published
         assert report.totals.changes == changes, f"the cut has {report.totals.changes} changes, expected {changes}"
         return seconds
@@ -125,9 +131,9 @@ def create_message(table: str) -> str:
     """The CREATE TABLE message for the rows of `row_message`."""
     sql = f"CREATE TABLE `{table}` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(64), `n` INT)"
     return (
-        f'{{"id":0,"database":"db","table":"{table}","pkNames":null,"isDdl":true,"type":"CREATE","es":{_START_MS},'
-        f'"ts":{_START_MS},"sql":"{sql}","sqlType":null,"mysqlType":null,"data":null,"old":null,'
-        f'"_tidb":{{"commitTs":{_START_MS << TSO_SHIFT}}}}}'
+        f'{{"id":0,"database":"db","table":"{table}","pkNames":null,"isDdl":true,"type":"CREATE","es":{START_MS},'
+        f'"ts":{START_MS},"sql":"{sql}","sqlType":null,"mysqlType":null,"data":null,"old":null,'
+        f'"_tidb":{{"commitTs":{START_MS << TSO_SHIFT}}}}}'
     )
 
 
@@ -135,7 +141,7 @@ def row_message(kind: str, key: Column, batch: int, table: str | Column = "t") -
     """An INSERT, UPDATE or DELETE message of the batch; the values follow from key and batch."""
     row = F.format_string('{"id":"%d","v":"value of %d in batch %d","n":"%d"}', key, key, F.lit(batch), F.lit(batch))
     old = F.concat(F.lit("["), row, F.lit("]")) if kind == "UPDATE" else F.lit("null")
-    ms = _START_MS + batch * 1000
+    ms = START_MS + batch * 1000
     return F.concat(
         F.lit('{"id":0,"database":"db","table":"'),
         F.lit(table) if isinstance(table, str) else table,

@@ -1,8 +1,7 @@
-"""`make bench-days`: cost of the thousandth small batch into a lake, over the tenth.
+"""`make bench-days`: cost of the 40,000th small batch into a lake, over the tenth.
 
-Ten days of a hundred batches, in which logs, checkpoints and small files accumulate. After each day the lake is maintained
-with the defaults of `NAME_maintain`, so the last batches follow a whole day of small files. JVM and Python are warmed up
-in another lake.
+The first and the last batches are real. Between them `benchmarks/aged_lake.py` gives the lake the commits of 40,000
+batches, with the upkeep that comes between them. JVM and Python are warmed up in another lake.
 """
 
 from __future__ import annotations
@@ -10,17 +9,20 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from benchmarks.aged_lake import AgedLake
 from benchmarks.batches import BenchmarkLake, Cost, local_spark, row_message, spread_changes
 from benchmarks.output import log
 from benchmarks.results import Figure, add_json_option, report
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.mirrors.operations.maintenance import Maintenance
+from cdc_pipeline.mirrors.operations.upkeep import keep_small
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,28 +32,36 @@ if TYPE_CHECKING:
 TARGET = 1.2
 _AROUND = 5
 _EARLY = 10
-_LOG_EVERY = 50
+_SETTLING = 5
+"""Batches after the ageing that are not measured: Spark reads the new logs."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=1000)
+    parser.add_argument("--batches", type=int, default=40_000)
     parser.add_argument("--changes", type=int, default=50, help="changes per batch")
     parser.add_argument("--rows", type=int, default=10_000, help="rows of the mirror before the first batch")
-    parser.add_argument("--a-day", type=int, default=100, help="batches between two maintenances; 0: none")
     parser.add_argument("--warm-up", type=int, default=30, help="batches into another lake, to warm up")
     add_json_option(parser)
     options = parser.parse_args()
-    if options.batches < _EARLY + _AROUND:
-        parser.error(f"--batches: expected at least {_EARLY + _AROUND}")
+    least = _EARLY + 2 * _AROUND + _SETTLING
+    if options.batches < least:
+        parser.error(f"--batches: expected at least {least}")
     spark = local_spark()
     try:
         with tempfile.TemporaryDirectory(prefix="cdc_pipeline-days-") as folder:
-            costs_of(spark, Path(folder, "warm-up"), options.warm_up, options.changes, options.rows, 0)
-            costs = costs_of(spark, Path(folder, "lake"), options.batches, options.changes, options.rows, options.a_day)
+            costs_of(
+                new_lake(spark, Path(folder, "warm-up"), options.rows), options.warm_up, options.changes, options.rows
+            )
+            lake = new_lake(spark, Path(folder, "lake"), options.rows)
+            early = costs_of(lake, _EARLY + _AROUND // 2, options.changes, options.rows)[-_AROUND:]
+            last = options.batches - _SETTLING - _AROUND
+            handle = Lake(spark, lake.paths)
+            AgedLake(handle, lake.paths.mirror(TableName("db", "t"))).age(lake.batch + 1, last)
+            lake.batch = last
+            late = costs_of(lake, _SETTLING + _AROUND, options.changes, options.rows)[-_AROUND:]
     finally:
         spark.stop()
-    early, late = costs[_EARLY - 1 - _AROUND // 2 :][:_AROUND], costs[-_AROUND:]
     print(f"{'batch':>6} {'raw s':>8} {'decode s':>9} {'cut s':>8} {'total s':>9} {'CPU s':>8}")
     for number, found in ((_EARLY, early), (options.batches, late)):
         raw, decode, cut, total, cpu = (median_of(found, name) for name in ("raw", "decode", "cut", "total", "cpu"))
@@ -78,21 +88,27 @@ def figures_of(early: Sequence[Cost], late: Sequence[Cost]) -> list[Figure]:
     ]
 
 
-def costs_of(spark: SparkSession, folder: Path, batches: int, changes: int, rows: int, a_day: int) -> list[Cost]:
-    """The cost of each batch."""
+def new_lake(spark: SparkSession, folder: Path, rows: int) -> BenchmarkLake:
+    """A lake whose mirror has this number of rows after its first batch."""
     lake = BenchmarkLake(spark, folder)
     lake.run(spark.range(rows).select(row_message("INSERT", F.col("id"), 1).alias("value")), rows)
+    return lake
+
+
+def costs_of(lake: BenchmarkLake, batches: int, changes: int, rows: int) -> list[Cost]:
+    """The cost of each further batch. The log has that of the upkeep after it."""
     costs: list[Cost] = []
-    for number in range(1, batches + 1):
-        values = spark.range(0, changes, 1, 1).select(spread_changes(lake.batch + 1, rows).alias("value"))
+    for _ in range(batches):
+        values = lake.spark.range(0, changes, 1, 1).select(spread_changes(lake.batch + 1, rows).alias("value"))
         costs.append(lake.run(values, changes))
-        if number % _LOG_EVERY == 0 or number == batches:
-            recent, files = costs[-_AROUND:], sum(path.is_file() for path in folder.rglob("*"))
-            seconds, cpu = median_of(recent, "total"), median_of(recent, "cpu")
-            log(f"• batch {number:,}: {seconds:.2f} s, {cpu:.1f} CPU s; {files:,} files")
-        if a_day and number % a_day == 0 and number < batches:
-            upkeep = Maintenance().run(Lake(spark, lake.paths), lambda _: None)
-            log(f"• maintenance after batch {number:,}: {sum(table.seconds for table in upkeep):.1f} s")
+        started = time.monotonic()
+        assert lake.report is not None
+        keep_small(Lake(lake.spark, lake.paths), lake.report, log)
+        files = sum(1 for path in lake.folder.rglob("_delta_log/*") if path.is_file())
+        log(
+            f"• batch {lake.batch:,}: {costs[-1].total:.2f} s, {costs[-1].cpu:.1f} CPU s, upkeep "
+            f"{time.monotonic() - started:.2f} s; {files:,} log files"
+        )
     return costs
 
 

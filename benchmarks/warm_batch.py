@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.batches import local_spark
-from benchmarks.days import costs_of, median_of
+from benchmarks.days import costs_of, median_of, new_lake
 from benchmarks.results import Figure, add_json_option, report
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 TARGET_SECONDS = 2.0
 TARGET_CPU_SECONDS = 2.5
-_NO_MAINTENANCE = 0
 
 
 def main() -> int:
@@ -38,7 +37,8 @@ def main() -> int:
     spark = local_spark()
     try:
         with tempfile.TemporaryDirectory(prefix="cdc_pipeline-warm-batch-") as folder:
-            costs = costs_of(spark, Path(folder, "lake"), count, options.changes, options.rows, _NO_MAINTENANCE)
+            lake = new_lake(spark, Path(folder, "lake"), options.rows)
+            costs = costs_of(lake, count, options.changes, options.rows)
     finally:
         spark.stop()
     measured = costs[options.warm_up :]

@@ -1,4 +1,4 @@
-"""The job `<pipeline>_maintain` and its schedule, which is off by default."""
+"""The job `<pipeline>_maintain` and its schedule."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 import dagster as dg
@@ -13,7 +13,7 @@ from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTION = """Compacts small files (OPTIMIZE) and deletes files that no retained version needs (VACUUM). The contents of
-the tables do not change. Cuts that were the newest within the last `keep_hours` stay readable."""
+the tables do not change."""
 
 
 class MaintenanceConfig(dg.Config):
@@ -28,8 +28,7 @@ class MaintenanceConfig(dg.Config):
     vacuum: bool = Field(default=True, description="Delete files that were replaced more than keep_hours ago.")
     keep_hours: int = Field(
         default=LEAST_KEEP_HOURS,
-        description="Retention of replaced files, in hours: a cut stays readable for this time after the next cut. "
-        f"At least {LEAST_KEEP_HOURS}.",
+        description=f"Retention of replaced files, in hours. At least {LEAST_KEEP_HOURS}.",
     )
 
 
@@ -51,8 +50,8 @@ def maintenance_schedule(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinit
         job=job,
         cron_schedule=cron,
         execution_timezone="UTC",
-        description="Compacts and vacuums the tables of the lake with the job's defaults. Off until you turn it on.",
-        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description="Compacts and vacuums the tables of the lake with the job's defaults.",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
     )
 
 

@@ -252,7 +252,7 @@ class CdcPipeline(dg.Component, YamlModel):
     maintenance_cron: Annotated[
         str,
         Field(
-            description="Cron schedule of `<name>_maintain`, in UTC. The schedule is off until you turn it on in the UI."
+            description="Cron schedule of `<name>_maintain`, in UTC. Turn the schedule off in the UI to run the job by hand."
         ),
     ] = "0 3 * * *"
     merge_threads: Annotated[int, Field(description="Number of mirrors that are merged in parallel, 1 to 64.")] = 2

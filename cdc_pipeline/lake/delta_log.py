@@ -134,16 +134,18 @@ def snapshot_at(spark: SparkSession, path: str, version: int) -> Any:
     return delta_log(spark, path).getSnapshotAt(version, none, none, False)
 
 
-def is_readable(spark: SparkSession, path: str, version: int) -> bool:
-    """Whether the log still has what a read of this version needs."""
-    history, none = delta_log(spark, path).history(), log_names(spark).option.empty()
+def is_readable(spark: SparkSession, path: str, version: int, kept_ms: int) -> bool:
+    """Whether the table can be read at the version: its log goes back so far, and its files are the newest ones or were
+    replaced less than `kept_ms` ago, so that no VACUUM has removed them."""
+    log, none = delta_log(spark, path), log_names(spark).option.empty()
     try:
-        history.checkVersionExists(version, none, True, False)
+        log.history().checkVersionExists(version, none, True, False)
     except AnalysisException as error:
         if error.getCondition() == "DELTA_VERSION_NOT_FOUND":
             return False
         raise
-    return True
+    replaced_ms = commit_time_ms(spark, path, version + 1)
+    return replaced_ms is None or replaced_ms >= time.time_ns() // 1_000_000 - kept_ms
 
 
 def read_commit(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]]:

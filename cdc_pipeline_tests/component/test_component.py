@@ -233,7 +233,7 @@ def test_maintenance_schedule_is_off_by_default(load: Callable[[str], CdcPipelin
     assert isinstance(schedule, dg.ScheduleDefinition)
     assert (schedule.name, schedule.job.name) == ("shop_maintain_schedule", "shop_maintain")
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 1 * * 0", "UTC")
-    assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
+    assert schedule.default_status == dg.DefaultScheduleStatus.RUNNING
 
 
 def test_python_declaration_is_equal(load: Callable[[str], CdcPipeline]) -> None:

@@ -6,6 +6,7 @@ A reader who opens mirrors one by one during a cut sees some of them before it a
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import uuid
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 _READ_ONLY = ("raw_topic_snapshot", CLAIMS, RELEASES, "change_log", "watermarks", "batches", APPROVALS)
 _CLONED = ("ddl_history", "dead_letters")
 _SIDE_BY_SIDE = 2
+_KEPT_MS = 168 * 3_600_000
+"""`<name>_maintain` and Delta's VACUUM leave files for at least this time after they were replaced."""
 
 
 class CutTables(Mapping[TableName, "DataFrame"]):
@@ -115,8 +118,8 @@ def read_cut(
     under `scratch`, a folder that all Spark workers can reach; by default a temporary folder of this machine, or a hidden
     folder of a remote lake. The lake itself is only read. Repairs of a rebuild also apply to moments before the rebuild.
 
-    Before the oldest versions that the mirrors' logs have, CutMaker applies all changes from the beginning: the result is
-    the same, but it takes as long as a rebuild.
+    If a mirror has no longer the version of that cut, because its log was shortened or its files were replaced more than a
+    week ago, CutMaker applies all changes from the beginning: the result is the same, but it takes as long as a rebuild.
 
     `mask_salt` is required between two cuts if the pipeline hashes columns (`mask`).
 
@@ -163,28 +166,47 @@ def _complete(tso: int | None) -> str:
 def _at_cut(lake: Lake, cut: PublishedCut) -> CutTables:
     entries = published_entries(cut, lake.paths)
     current = mirror_paths(lake, entries)
-    tables = {
-        entry.name: _upstream_rows(
-            lake.spark.read.format("delta").option("versionAsOf", entry.version).load(current[entry.mirror_id]), entry
-        )
-        for entry in entries
-    }
+    with _any_version(lake.spark):
+        tables = {
+            entry.name: _upstream_rows(
+                lake.spark.read.format("delta").option("versionAsOf", entry.version).load(current[entry.mirror_id]),
+                entry,
+            )
+            for entry in entries
+        }
     return CutTables(cut.cut_id, cut.resolved_tso, tables)
 
 
 def _has_all_versions(lake: Lake, cut: PublishedCut) -> bool:
-    """Whether the mirrors can still be read at the cut's versions: logs keep the newest versions only."""
+    """Whether the mirrors can still be read at the cut's versions (`is_readable`)."""
     entries = published_entries(cut, lake.paths)
     current = mirror_paths(lake, entries)
-    return all(is_readable(lake.spark, current[entry.mirror_id], entry.version) for entry in entries)
+    return all(is_readable(lake.spark, current[entry.mirror_id], entry.version, _KEPT_MS) for entry in entries)
+
+
+@contextlib.contextmanager
+def _any_version(spark: SparkSession) -> Iterator[None]:
+    """Within the context, Delta reads versions that are older than a week, too. By default it rejects them even if their
+    files were replaced yesterday."""
+    name = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+    previous = spark.conf.get(name, None)
+    spark.conf.set(name, "false")
+    try:
+        yield
+    finally:
+        if previous is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, previous)
 
 
 def _between(lake: Lake, base: PublishedCut, tso: int, folder: _Scratch, settings: CutSettings) -> CutTables:
     view = LakePaths(folder.path, lake.paths.pipeline, {name: lake.paths.table(name) for name in _READ_ONLY})
     entries = published_entries(base, lake.paths)
     current = mirror_paths(lake, entries)
-    for entry in entries:
-        _clone(lake.spark, current[entry.mirror_id], view.mirror(entry.name), entry.version)
+    with _any_version(lake.spark):
+        for entry in entries:
+            _clone(lake.spark, current[entry.mirror_id], view.mirror(entry.name), entry.version)
     for table in _CLONED:
         _clone(lake.spark, lake.paths.table(table), view.table(table), None)
     if base is not NO_CUT:

@@ -1,7 +1,6 @@
 """Maintenance of a lake: compacts small files (OPTIMIZE) and removes files that no kept version needs (VACUUM).
 
-No row changes. A replaced version stays readable for `keep_hours`, and so does each cut that was the newest one within
-that time.
+No row changes. The files of a replaced version stay for `keep_hours`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
+from urllib.parse import unquote, urlsplit
 
 import dagster as dg
 import pytest
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 PARTITIONS = (0, 1, 2)
+_A_WEEK_MS = 7 * 86_400_000
 _CHECKED = dg.AssetKey(["shop", "consistent_cuts"])
 
 SLICES = (
@@ -166,27 +168,61 @@ def test_upkeep_changes_nothing_that_can_be_read(stream: Stream, spark: SparkSes
         Maintenance(tables=["mirror/db.gone"]).run(Lake(spark, stream.paths), said.append)
 
 
+def _age_by_days(path: str, days: float) -> None:
+    """Makes the commits of a table older, a minute apart."""
+    for number, file in enumerate(sorted(Path(path, "_delta_log").glob("0*"))):
+        moment = time.time() - 86_400 * days + 60 * number
+        os.utime(file, (moment, moment))
+
+
+def _copy(stream: Stream, folder: Path) -> Lake:
+    lake = Lake(stream.spark, LakePaths(str(folder), "shop"))
+    shutil.copytree(stream.paths.home, lake.paths.home)
+    return lake
+
+
+def _version_at(lake: Lake, step: int) -> int:
+    version: int = next(row["version"] for row in cut_at(lake, tso(step)).mirrors if row["table"] == "t")
+    return version
+
+
 def test_cuts_before_the_oldest_version_of_a_log_are_computed(
     stream: Stream, spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = Lake(spark, LakePaths(str(tmp_path), "shop"))
-    shutil.copytree(stream.paths.home, lake.paths.home)
+    lake = _copy(stream, tmp_path)
     table = lake.paths.mirror(TableName("db", "t"))
     for number in range(2):  # each with a checkpoint
         spark.sql(
             f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.checkpointInterval' = '1', 'number' = '{number}')"
         )
-    log = Path(table, "_delta_log")
-    for number, file in enumerate(sorted(log.glob("0*"))):
-        moment = time.time() - 86_400 + 60 * number
-        os.utime(file, (moment, moment))
+    _age_by_days(table, 1)
     shorten_log(spark, table, 1)
-    assert not (log / f"{0:020}.json").exists()
-    before = next(row["version"] for row in cut_at(lake, tso(10)).mirrors if row["table"] == "t")
-    assert not is_readable(spark, table, before)
+    assert not Path(table, "_delta_log", f"{0:020}.json").exists()
+    assert not is_readable(spark, table, _version_at(lake, 10), _A_WEEK_MS)
     for step in (10, 21, 30):
         with cdc_pipeline.read_cut(spark, lake.paths.root, "shop", tso(step)) as tables:
             assert seen(tables) == TRUTH[step]
+
+
+def test_versions_older_than_a_week(stream: Stream, spark: SparkSession, tmp_path: Path) -> None:
+    """Delta rejects them. Those that were replaced lately are read, the others are computed."""
+    lake = _copy(stream, tmp_path)
+    table = lake.paths.mirror(TableName("db", "t"))
+    _age_by_days(table, 9)
+    before = _version_at(lake, 10)
+    assert not is_readable(spark, table, before, _A_WEEK_MS)
+    with cdc_pipeline.read_cut(spark, lake.paths.root, "shop", tso(10)) as tables:
+        assert seen(tables) == TRUTH[10]
+    replacement = Path(table, "_delta_log", f"{before + 1:020}.json")
+    os.utime(replacement)
+    assert is_readable(spark, table, before, _A_WEEK_MS)
+    with cdc_pipeline.read_cut(spark, lake.paths.root, "shop", tso(10)) as tables:
+        assert seen(tables) == TRUTH[10]
+        assert [Path(file).parent for file in map(_local, tables["db.t"].inputFiles())] == [Path(table)]
+
+
+def _local(uri: str) -> str:
+    return unquote(urlsplit(uri).path)
 
 
 def test_a_rebuild_of_a_correct_lake_changes_nothing(stream: Stream) -> None:
