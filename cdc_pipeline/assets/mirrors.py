@@ -148,7 +148,6 @@ def cut_results(
     if report.published or len(read_catalog(pipeline.paths)) < len(report.mirrors):
         write_catalog(pipeline.paths, catalog_entries(lake.spark, report.mirrors, report.sources))
     checks = _lake_check_results(instance, lake, pipeline, report, cuts, recent)
-    keep_small(lake, report.without_quarantined, run.report)
     by_name = {entry.name: entry for entry in report.mirrors}
     results: list[StageResult] = [
         dg.MaterializeResult(
@@ -162,6 +161,7 @@ def cut_results(
     version = dg.DataVersion(str(report.cut_id))
     results.append(dg.MaterializeResult(asset_key=cuts, metadata=_cut_metadata(report), data_version=version))
     fresh = [fresh_result(report, limits, cuts)] if limits.declared else []
+    keep_small(lake, report.without_quarantined, run.report)
     return [*results, no_gaps_result(report, cuts), attempt_result(cuts), *checks, *fresh]
 
 

@@ -22,7 +22,7 @@ from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
 from cdc_pipeline.lake.control_tables import append_rows
 from cdc_pipeline.lake.delta import Commit, append_once, is_committed
 from cdc_pipeline.lake.delta_log import require_intact_logs
-from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch
+from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch, recorded_notes
 from cdc_pipeline.lake.tables.ddl_history import with_empty_results
 from cdc_pipeline.sources.raw_batches import batch_note, newest_batch
 from cdc_pipeline.spark.few_rows import small_query
@@ -30,6 +30,8 @@ from cdc_pipeline.spark.small_frames import small_table
 from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.lake.lake import Lake
@@ -63,22 +65,30 @@ def decode_batches(
     dialect: DialectName = "auto",
     up_to: int | None = None,
     claim_store: str | None = None,
+    decoded_before: Lake | None = None,
 ) -> list[DecodedBatch]:
     """Decodes every batch that is not decoded yet, oldest first.
 
-    `up_to`: the last batch to decode; None for the newest. `claim_store`: folder or URI of TiCDC's claim store. Raises
-    LakeError if the Delta log of a table of the lake is damaged.
+    `up_to`: the last batch to decode; None for the newest. `claim_store`: folder or URI of TiCDC's claim store.
+    `decoded_before`: the lake that a rebuild decodes again; its table `batches` has what the notes of old batches said.
+    Raises LakeError if the Delta log of a table of the lake is damaged.
     """
     require_intact_logs(lake.paths.own_tables)
     last = last_decoded_batch(lake)
     newest = newest_batch(lake) if up_to is None else up_to
-    return [_decode_batch(lake, batch_id, dialect, claim_store) for batch_id in range(last + 1, newest + 1)]
+    recorded = {} if decoded_before is None else recorded_notes(decoded_before)
+    return [
+        _decode_batch(lake, batch_id, dialect, claim_store, recorded.get(batch_id))
+        for batch_id in range(last + 1, newest + 1)
+    ]
 
 
-def _decode_batch(lake: Lake, batch_id: int, dialect: DialectName, claim_store: str | None) -> DecodedBatch:
+def _decode_batch(
+    lake: Lake, batch_id: int, dialect: DialectName, claim_store: str | None, recorded: Mapping[str, Any] | None
+) -> DecodedBatch:
     raw = lake.read("raw_topic_snapshot").where(F.col("batch_id") == batch_id)
     raw = with_replacements(raw, read_releases(lake))
-    note = _raw_note(lake, batch_id)
+    note = _raw_note(lake, batch_id, recorded)
     values = inspect_values(lake, raw, note, claim_store)
     records = sum(span.records for span in values.ranges)
     begun = is_committed(lake.spark, lake.paths.table("change_log"), _commit(lake.paths, "change_log", batch_id, note))
@@ -156,10 +166,11 @@ def _commit(paths: LakePaths, table: str, batch_id: int, note: dict[str, Any]) -
     return Commit(paths.app_id(table), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
 
 
-def _raw_note(lake: Lake, batch_id: int) -> dict[str, Any]:
-    """The note of the batch's commit to `raw_topic_snapshot`, with a default for each missing field."""
+def _raw_note(lake: Lake, batch_id: int, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The note of the batch's commit to `raw_topic_snapshot`, with `recorded` or a default for each missing field."""
     empty: dict[str, Any] = {"run_id": None, "files": [], "offsets": [], "ended": [], "lost": []}
-    return {**empty, **(batch_note(lake, batch_id) or {})}
+    note = batch_note(lake, batch_id, with_spark=recorded is None or not lake.paths.is_local)
+    return {**empty, **(recorded or {}), **(note or {})}
 
 
 def _write_batch(

@@ -21,7 +21,7 @@ from cdc_pipeline.lake.paths import CONTROL_TABLES
 from cdc_pipeline.spark.jvm import jvm, jvm_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -98,7 +98,12 @@ def delta_log(spark: SparkSession, path: str) -> Any:
 def only_writer(paths: LakePaths) -> Iterator[None]:
     """Within the context, `snapshot_of` lists the log of each of the pipeline's tables once: Delta's cached snapshot has
     the commits of this process. Commits of other writers, such as OPTIMIZE, are then noticed by the next context only.
+
+    Use it with the writer lock. Does nothing for a remote lake, which has none: another run may write it.
     """
+    if not paths.is_local:
+        yield
+        return
     _WRITTEN_HERE[paths.home] = time.time_ns() // 1_000_000
     try:
         yield
@@ -134,18 +139,35 @@ def snapshot_at(spark: SparkSession, path: str, version: int) -> Any:
     return delta_log(spark, path).getSnapshotAt(version, none, none, False)
 
 
-def is_readable(spark: SparkSession, path: str, version: int, kept_ms: int) -> bool:
-    """Whether the table can be read at the version: its log goes back so far, and its files are the newest ones or were
-    replaced less than `kept_ms` ago, so that no VACUUM has removed them."""
+def readable_version(spark: SparkSession, path: str, version: int) -> int | None:
+    """The newest version with the rows and metadata of this one, after which only OPTIMIZE and VACUUM have committed.
+
+    None if it cannot be read: the log does not go back so far, or its files were replaced longer ago than the table's
+    `delta.deletedFileRetentionDuration` (a week), so that VACUUM may have removed them.
+    """
     log, none = delta_log(spark, path), log_names(spark).option.empty()
+    newest = snapshot_of(spark, path)
     try:
         log.history().checkVersionExists(version, none, True, False)
     except AnalysisException as error:
         if error.getCondition() == "DELTA_VERSION_NOT_FOUND":
-            return False
+            return None
         raise
-    replaced_ms = commit_time_ms(spark, path, version + 1)
-    return replaced_ms is None or replaced_ms >= time.time_ns() // 1_000_000 - kept_ms
+    while version < newest.version():
+        if any(_changes_content(action) for action in read_commit(spark, path, version + 1)):
+            replaced_ms = commit_time_ms(spark, path, version + 1)
+            kept_ms = log_names(spark).delta_log.tombstoneRetentionMillis(newest.metadata())
+            is_kept = replaced_ms is not None and replaced_ms >= time.time_ns() // 1_000_000 - kept_ms
+            return version if is_kept else None
+        version += 1
+    return version
+
+
+def _changes_content(action: Mapping[str, Any]) -> bool:
+    """Whether an action of a commit changes rows or metadata."""
+    if "metaData" in action or "protocol" in action:
+        return True
+    return any(action[kind].get("dataChange", True) for kind in ("add", "remove") if kind in action)
 
 
 def read_commit(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]]:

@@ -34,11 +34,16 @@ def newest_note(paths: LakePaths) -> dict[str, Any] | None:
     return next(_newest_first(paths), None)
 
 
-def batch_note(lake: Lake, batch_id: int) -> dict[str, Any] | None:
-    """The note of the batch; None if Delta has removed its commit."""
+def batch_note(lake: Lake, batch_id: int, *, with_spark: bool = True) -> dict[str, Any] | None:
+    """The note of the batch; None if its commit is no longer in the log.
+
+    `with_spark=False` looks only where it takes milliseconds, in the log files of a local lake.
+    """
     for note in _newest_first(lake.paths):
         if note.get("batch") == batch_id:
             return note
+    if not with_spark:
+        return None
     history = DeltaTable.forPath(lake.spark, lake.paths.table("raw_topic_snapshot")).history()
     noted = history.where(F.get_json_object("userMetadata", "$.batch") == str(batch_id)).select("userMetadata").first()
     return None if noted is None else _parse(noted[0])

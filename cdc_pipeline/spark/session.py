@@ -56,9 +56,6 @@ _FIXED_SETTINGS = {
     # the state of a small table is computed in one task instead of fifty
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.stats.collect": "true",
-    # commits to a local disk without Hadoop's checksum files: half as many files to list (`lake/log_files.py`
-    # checks them)
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     # Spark builds the text of each plan even if nobody reads it: limit its columns
     "spark.sql.debug.maxToStringFields": "10",
     # many files that are read by name (claims) are listed in a few tasks instead of one per file

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.lake.control_tables import newest_version, read_rows
 
@@ -45,6 +45,20 @@ def read_change_span(lake: Lake, after_batch: int, last_batch: int) -> ChangeSpa
     if not spans:
         return None
     return ChangeSpan(min(span["oldest_change"] for span in spans), max(span["newest_change"] for span in spans))
+
+
+def recorded_notes(lake: Lake) -> dict[int, dict[str, Any]]:
+    """Batch → what the table has of the note of its commit to `raw_topic_snapshot`, in the form of the note."""
+    rows = read_rows(lake, "batches", columns=["batch_id", "run_id", "files", "ended", "lost"])
+    return {
+        row["batch_id"]: {
+            "run_id": row["run_id"],
+            "files": [list(file.values()) for file in row["files"]],
+            "ended": row["ended"],
+            "lost": [list(stretch.values()) for stretch in row["lost"]],
+        }
+        for row in rows
+    }
 
 
 def last_decoded_batch(lake: Lake) -> int:

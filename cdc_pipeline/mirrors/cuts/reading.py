@@ -12,6 +12,7 @@ import tempfile
 import uuid
 import weakref
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -20,7 +21,7 @@ from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.lake.delta_log import is_readable
+from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths, path_segment, remove_folder, subfolders
@@ -36,6 +37,7 @@ from cdc_pipeline.mirrors.changes.progress import (
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
+from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import DELETED
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
@@ -56,8 +58,10 @@ if TYPE_CHECKING:
 _READ_ONLY = ("raw_topic_snapshot", CLAIMS, RELEASES, "change_log", "watermarks", "batches", APPROVALS)
 _CLONED = ("ddl_history", "dead_letters")
 _SIDE_BY_SIDE = 2
-_KEPT_MS = 168 * 3_600_000
-"""`<name>_maintain` and Delta's VACUUM leave files for at least this time after they were replaced."""
+
+
+class LostMirrorError(LakeError):
+    """A mirror of a cut is no longer in the lake."""
 
 
 class CutTables(Mapping[TableName, "DataFrame"]):
@@ -133,12 +137,17 @@ def read_cut(
     newest = published_cut(handle)
     if newest is NO_CUT:
         raise LakeError("no cut is published yet: run the ingest first", pipeline=pipeline)
-    if tso is None:
-        return _at_cut(handle, newest)
-    base = newest if newest.resolved_tso == tso else cut_at(handle, tso)
-    has_versions = _has_all_versions(handle, base)
-    if base.resolved_tso == tso and has_versions:
-        return _at_cut(handle, base)
+    base = newest if tso in (None, newest.resolved_tso) else cut_at(handle, tso)
+    mirrors = _readable_mirrors(handle, base, newest)
+    if mirrors is not None and (tso is None or base.resolved_tso == tso):
+        return _at_cut(handle, base, mirrors)
+    if (tso := base.resolved_tso if tso is None else tso) is None:
+        mirror_paths(handle, published_entries(base, handle.paths))
+        raise LakeError(
+            f"a mirror no longer has the version of the newest cut, because another program has changed it: run "
+            f"{pipeline}_rebuild",
+            pipeline=pipeline,
+        )
     complete = read_progress(handle, newest)
     if complete.resolved_tso is None or complete.resolved_tso < tso:
         raise LakeError(
@@ -147,8 +156,8 @@ def read_cut(
         )
     folder = _Scratch(spark, _scratch_folder(handle.paths, scratch))
     try:
-        settings = _settings(handle, base, mask_salt)
-        return _between(handle, base if has_versions else NO_CUT, tso, folder, settings)
+        settings = _settings(handle, base, tso, mask_salt)
+        return _between(handle, base if mirrors is not None else NO_CUT, mirrors or [], tso, folder, settings)
     except BaseException:
         folder.remove()
         raise
@@ -163,25 +172,37 @@ def _complete(tso: int | None) -> str:
     return "no TSO: a partition has no watermark yet, or the encoder sends none" if tso is None else f"the TSO {tso}"
 
 
-def _at_cut(lake: Lake, cut: PublishedCut) -> CutTables:
-    entries = published_entries(cut, lake.paths)
-    current = mirror_paths(lake, entries)
-    with _any_version(lake.spark):
-        tables = {
-            entry.name: _upstream_rows(
-                lake.spark.read.format("delta").option("versionAsOf", entry.version).load(current[entry.mirror_id]),
-                entry,
-            )
-            for entry in entries
-        }
-    return CutTables(cut.cut_id, cut.resolved_tso, tables)
+@dataclass(frozen=True)
+class _MirrorAt:
+    """A mirror of a cut, and where and at which Delta version it can be read."""
+
+    entry: MirrorEntry
+    path: str
+    version: int
 
 
-def _has_all_versions(lake: Lake, cut: PublishedCut) -> bool:
-    """Whether the mirrors can still be read at the cut's versions (`is_readable`)."""
+def _readable_mirrors(lake: Lake, cut: PublishedCut, newest: PublishedCut) -> list[_MirrorAt] | None:
+    """The mirrors of the cut with the versions at which they can be read; None if one of them cannot be read any more.
+
+    `newest`: the newest cut. A mirror that has not changed since `cut` can be read as it is now.
+    """
     entries = published_entries(cut, lake.paths)
-    current = mirror_paths(lake, entries)
-    return all(is_readable(lake.spark, current[entry.mirror_id], entry.version, _KEPT_MS) for entry in entries)
+    unchanged = set() if is_begun(lake, newest) else {(row["mirror_id"], row["version"]) for row in newest.mirrors}
+    try:
+        current = mirror_paths(lake, entries)
+    except LostMirrorError:
+        return None
+    found = []
+    for entry in entries:
+        path = current[entry.mirror_id]
+        version = readable_version(lake.spark, path, entry.version)
+        if version is None and (entry.mirror_id, entry.version) in unchanged:
+            state = table_state(lake.spark, path)
+            version = None if state is None else state.version
+        if version is None:
+            return None
+        found.append(_MirrorAt(entry, path, version))
+    return found
 
 
 @contextlib.contextmanager
@@ -200,13 +221,25 @@ def _any_version(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, previous)
 
 
-def _between(lake: Lake, base: PublishedCut, tso: int, folder: _Scratch, settings: CutSettings) -> CutTables:
-    view = LakePaths(folder.path, lake.paths.pipeline, {name: lake.paths.table(name) for name in _READ_ONLY})
-    entries = published_entries(base, lake.paths)
-    current = mirror_paths(lake, entries)
+def _at_cut(lake: Lake, cut: PublishedCut, mirrors: Iterable[_MirrorAt]) -> CutTables:
     with _any_version(lake.spark):
-        for entry in entries:
-            _clone(lake.spark, current[entry.mirror_id], view.mirror(entry.name), entry.version)
+        tables = {
+            mirror.entry.name: _upstream_rows(
+                lake.spark.read.format("delta").option("versionAsOf", mirror.version).load(mirror.path), mirror.entry
+            )
+            for mirror in mirrors
+        }
+    return CutTables(cut.cut_id, cut.resolved_tso, tables)
+
+
+def _between(
+    lake: Lake, base: PublishedCut, mirrors: Iterable[_MirrorAt], tso: int, folder: _Scratch, settings: CutSettings
+) -> CutTables:
+    """Applies to clones of the `mirrors` of `base` what follows it up to `tso`."""
+    view = LakePaths(folder.path, lake.paths.pipeline, {name: lake.paths.table(name) for name in _READ_ONLY})
+    with _any_version(lake.spark):
+        for mirror in mirrors:
+            _clone(lake.spark, mirror.path, view.mirror(mirror.entry.name), mirror.version)
     for table in _CLONED:
         _clone(lake.spark, lake.paths.table(table), view.table(table), None)
     if base is not NO_CUT:
@@ -222,7 +255,8 @@ def _between(lake: Lake, base: PublishedCut, tso: int, folder: _Scratch, setting
         settings.policy,
         settings.selection,
         settings.columns,
-        QuarantinePolicy(None),
+        # without a cut to start from, a quarantined table fails again
+        QuarantinePolicy(None, frozenset(table.name for table in published_cut(lake).held if table.error)),
     )
     report = maker.advance(up_to=tso)
     tables = {entry.name: _upstream_rows(lake.read_path(entry.path), entry) for entry in report.mirrors}
@@ -232,7 +266,7 @@ def _between(lake: Lake, base: PublishedCut, tso: int, folder: _Scratch, setting
 def mirror_paths(lake: Lake, entries: Iterable[MirrorEntry]) -> dict[str, str]:
     """The current paths of a cut's mirrors, by mirror id: a RENAME or DROP may have moved them since.
 
-    Raises LakeError if one is no longer in the lake.
+    Raises LostMirrorError if one is no longer in the lake.
     """
     found: dict[str, str] = {}
     missing: dict[str, TableName] = {}
@@ -251,7 +285,7 @@ def mirror_paths(lake: Lake, entries: Iterable[MirrorEntry]) -> dict[str, str]:
                         del missing[mirror_id]
     if missing:
         lost = ", ".join(map(str, missing.values()))
-        raise LakeError(f"mirrors of this cut are no longer in the lake: {lost}", pipeline=lake.paths.pipeline)
+        raise LostMirrorError(f"mirrors of this cut are no longer in the lake: {lost}", pipeline=lake.paths.pipeline)
     return found
 
 
@@ -260,11 +294,12 @@ def _mirror_id(spark: SparkSession, path: str) -> str | None:
     return None if state is None else state.properties.get("cdc.mirror_id")
 
 
-def _settings(lake: Lake, base: PublishedCut, salt: str) -> CutSettings:
-    """The settings of the newest cut, with the selection of the cut after `base`."""
+def _settings(lake: Lake, base: PublishedCut, tso: int, salt: str) -> CutSettings:
+    """The settings of the newest cut, with the selection of `base` at its TSO, else of the cut after it."""
     cuts = cuts_since_rebuild(lake, "time_zone", "keys", "ddl_policy", "selection", "column_rules")
     newest = cuts[-1]
-    after = next((cut for cut in cuts if cut["cut_id"] > base.cut_id), newest)
+    first = base.cut_id if base.resolved_tso == tso else base.cut_id + 1
+    after = next((cut for cut in cuts if cut["cut_id"] >= first), newest)
     columns = ColumnRules.from_json(newest["column_rules"], salt)
     keys = {table: tuple(columns) for table, columns in (newest["keys"] or {}).items()}
     selection = SELECTION_JSON.from_json(after["selection"])

@@ -96,5 +96,8 @@ class Maintenance:
         if self.compact:
             removed, added = compact_files(spark, path)
         if self.vacuum:
-            DeltaTable.forPath(spark, path).vacuum(self.keep_hours)
+            session = spark.newSession()
+            # by default Delta ignores the hours and keeps files for the table's delta.deletedFileRetentionDuration
+            session.conf.set("spark.databricks.delta.vacuum.retentionWindowIgnore.enabled", "false")
+            DeltaTable.forPath(session, path).vacuum(self.keep_hours)
         return TableMaintenance(name, removed, added, self.vacuum, time.monotonic() - started)

@@ -18,6 +18,7 @@ from cdc_pipeline.lake.delta import (
     overwrite_once,
     table_state,
 )
+from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.restored_tables import require_not_restored
@@ -108,7 +109,7 @@ class MirrorReplacer:
         assert now is not None
         if now.properties["cdc.mirror_id"] != entry.mirror_id:
             return False
-        if now.version == entry.version:
+        if readable_version(self.lake.spark, path, entry.version) == now.version:
             return True
         try:
             published = table_state(self.lake.spark, path, entry.version)

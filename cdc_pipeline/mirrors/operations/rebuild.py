@@ -130,7 +130,7 @@ class Rebuilder:
             if scope.is_all:
                 # all decoded batches: those after the published cut have pending changes
                 self.maker.report(f"decoding {streams.last_batch} batches again")
-                decode_batches(scratch, self.dialect, streams.last_batch, self.claim_store)
+                decode_batches(scratch, self.dialect, streams.last_batch, self.claim_store, self._lake)
             else:
                 copy_inputs(self._lake, scratch, scope)
             built = self._replay(scratch, scope, published)

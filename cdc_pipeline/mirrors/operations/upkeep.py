@@ -10,8 +10,8 @@ import zlib
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.control_tables import compact_rows
-from cdc_pipeline.lake.delta import is_conflict, table_state
-from cdc_pipeline.lake.paths import CONTROL_TABLES, OWN_TABLES
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import CONTROL_TABLES, OWN_TABLES, first_line
 from cdc_pipeline.lake.upkeep import compact_small_files, shorten_log
 
 if TYPE_CHECKING:
@@ -22,26 +22,25 @@ if TYPE_CHECKING:
 
 EVERY = 100
 """Cuts, or versions of a mirror, from one turn of a table to the next."""
-KEPT_VERSIONS = 500
+KEPT_VERSIONS = 300
 """Versions of a mirror and of `change_log` that stay readable, for queries of a cut's versions and for streams."""
 KEPT_OWN_VERSIONS = 100
 """Versions of the other tables, which nobody reads at an earlier version."""
-_READ_BY_VERSION = ("change_log",)
 
 
 def keep_small(lake: Lake, report: CutReport, say: Callable[[str], None]) -> None:
     """Keeps the tables small whose turn it is. Call it as the only writer, after a run has advanced the mirrors.
 
-    A commit of another writer that comes between leaves the table to its next turn.
+    An error, such as a conflict with another writer, leaves the table to its next turn: the run has done its work.
     """
     turn = report.cut_id if report.published else report.streams.last_batch
     for number, table in enumerate(OWN_TABLES):
         if turn >= EVERY and turn % EVERY == number * EVERY // len(OWN_TABLES):
-            _keep_own_table_small(lake, table, say)
+            _keep_small(lake, table, lake.paths.table(table), say)
     for entry in report.mirrors:
         before = report.versions_before.get(entry.mirror_id, entry.version)
         if entry.version >= EVERY and _turns(entry.mirror_id, before) != _turns(entry.mirror_id, entry.version):
-            _keep_table_small(lake, entry.path, KEPT_VERSIONS, say)
+            _keep_small(lake, "", entry.path, say)
 
 
 def _turns(mirror_id: str, version: int) -> int:
@@ -49,23 +48,18 @@ def _turns(mirror_id: str, version: int) -> int:
     return (version + zlib.crc32(mirror_id.encode()) % EVERY) // EVERY
 
 
-def _keep_own_table_small(lake: Lake, table: str, say: Callable[[str], None]) -> None:
-    if table in CONTROL_TABLES and compact_rows(lake, table):
-        return
-    path = lake.paths.table(table)
-    if table_state(lake.spark, path) is not None:
-        _keep_table_small(lake, path, KEPT_VERSIONS if table in _READ_BY_VERSION else KEPT_OWN_VERSIONS, say)
-
-
-def _keep_table_small(lake: Lake, path: str, kept_versions: int, say: Callable[[str], None]) -> None:
+def _keep_small(lake: Lake, own_table: str, path: str, say: Callable[[str], None]) -> None:
+    """`own_table`: empty for a mirror."""
     name = path.removeprefix(f"{lake.paths.home}/")
     try:
+        if own_table in CONTROL_TABLES and compact_rows(lake, own_table):
+            return
+        if table_state(lake.spark, path) is None:
+            return
         removed, added = compact_small_files(lake.spark, path)
-    except Exception as error:
-        if not is_conflict(error):
-            raise
-        say(f"{name}: another writer has committed while small files were joined; they stay until the next time")
+        shorten_log(lake.spark, path, KEPT_VERSIONS if own_table in ("", "change_log") else KEPT_OWN_VERSIONS)
+    except Exception as error:  # the cut is published, and its results are to be reported
+        say(f"{name}: small files and old commits stay until the next time: {first_line(error)}")
         return
-    shorten_log(lake.spark, path, kept_versions)
     if removed:
         say(f"{name}: {removed} small files joined into {added}")

@@ -19,9 +19,10 @@ from cdc_pipeline.checks.no_breach import no_breach_result
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.lake.delta_log import is_readable
+from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.tables.batches import recorded_notes
 from cdc_pipeline.lake.upkeep import shorten_log
 from cdc_pipeline.mirrors.changes.progress import cut_at, published_cut
 from cdc_pipeline.mirrors.cuts import cut_execution
@@ -31,6 +32,7 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.sources.raw_batches import batch_note
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.seen import Rows, seen
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, update, wide
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 PARTITIONS = (0, 1, 2)
-_A_WEEK_MS = 7 * 86_400_000
 _CHECKED = dg.AssetKey(["shop", "consistent_cuts"])
 
 SLICES = (
@@ -198,7 +199,7 @@ def test_cuts_before_the_oldest_version_of_a_log_are_computed(
     _age_by_days(table, 1)
     shorten_log(spark, table, 1)
     assert not Path(table, "_delta_log", f"{0:020}.json").exists()
-    assert not is_readable(spark, table, _version_at(lake, 10), _A_WEEK_MS)
+    assert readable_version(spark, table, _version_at(lake, 10)) is None
     for step in (10, 21, 30):
         with cdc_pipeline.read_cut(spark, lake.paths.root, "shop", tso(step)) as tables:
             assert seen(tables) == TRUTH[step]
@@ -210,15 +211,54 @@ def test_versions_older_than_a_week(stream: Stream, spark: SparkSession, tmp_pat
     table = lake.paths.mirror(TableName("db", "t"))
     _age_by_days(table, 9)
     before = _version_at(lake, 10)
-    assert not is_readable(spark, table, before, _A_WEEK_MS)
+    assert readable_version(spark, table, before) is None
     with cdc_pipeline.read_cut(spark, lake.paths.root, "shop", tso(10)) as tables:
         assert seen(tables) == TRUTH[10]
     replacement = Path(table, "_delta_log", f"{before + 1:020}.json")
     os.utime(replacement)
-    assert is_readable(spark, table, before, _A_WEEK_MS)
+    assert readable_version(spark, table, before) == before
     with cdc_pipeline.read_cut(spark, lake.paths.root, "shop", tso(10)) as tables:
         assert seen(tables) == TRUTH[10]
         assert [Path(file).parent for file in map(_local, tables["db.t"].inputFiles())] == [Path(table)]
+
+
+def test_a_quiet_lake_that_is_maintained_each_night(stream: Stream, spark: SparkSession, tmp_path: Path) -> None:
+    """Its mirrors get commits of OPTIMIZE and VACUUM only, and these are older than a week, too."""
+    lake = _copy(stream, tmp_path)
+    table = lake.paths.mirror(TableName("db", "t"))
+    published = _version_at(lake, 30)
+    for _ in range(2):
+        Maintenance().run(lake, lambda line: None)
+    _age_by_days(table, 9)
+    state = table_state(spark, table)
+    assert state is not None
+    assert readable_version(spark, table, published) == state.version > published
+    for step in (None, 30):
+        with cdc_pipeline.read_cut(spark, lake.paths.root, "shop", None if step is None else tso(step)) as tables:
+            assert seen(tables) == TRUTH[30]
+            assert [Path(file).parent for file in map(_local, tables["db.t"].inputFiles())] == [Path(table)]
+    maker = CutMaker(lake, "rebuild", "UTC", 2, lambda line: None)
+    assert Rebuilder(maker, "auto").rebuild().cut_id is None
+
+
+def test_a_rebuild_without_the_commits_of_raw(stream: Stream, spark: SparkSession, tmp_path: Path) -> None:
+    """What the notes of the commits said about files and lost offsets is in `batches`."""
+    lake = _copy(stream, tmp_path)
+    raw = lake.paths.table("raw_topic_snapshot")
+    for number in range(2):  # each with a checkpoint
+        spark.sql(
+            f"ALTER TABLE delta.`{raw}` SET TBLPROPERTIES ('delta.checkpointInterval' = '1', 'number' = '{number}')"
+        )
+    _age_by_days(raw, 1)
+    shorten_log(spark, raw, 1)
+    before = sorted(map(str, recorded_notes(lake).values()))
+    assert len(before) == len(SLICES)
+    assert batch_note(lake, 1) is None
+    maker = CutMaker(lake, "rebuild", "UTC", 2, lambda line: None)
+    report = Rebuilder(maker, "auto").rebuild()
+    assert [table for table in report.tables if not table.equal] == []
+    assert report.cut_id is None
+    assert sorted(map(str, recorded_notes(lake).values())) == before
 
 
 def _local(uri: str) -> str:
