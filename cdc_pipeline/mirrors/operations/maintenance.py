@@ -99,5 +99,7 @@ class Maintenance:
             session = spark.newSession()
             # by default Delta ignores the hours and keeps files for the table's delta.deletedFileRetentionDuration
             session.conf.set("spark.databricks.delta.vacuum.retentionWindowIgnore.enabled", "false")
+            # a mirror that does not change gets no commits either
+            session.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")
             DeltaTable.forPath(session, path).vacuum(self.keep_hours)
         return TableMaintenance(name, removed, added, self.vacuum, time.monotonic() - started)

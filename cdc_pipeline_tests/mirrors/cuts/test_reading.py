@@ -223,16 +223,15 @@ def test_versions_older_than_a_week(stream: Stream, spark: SparkSession, tmp_pat
 
 
 def test_a_quiet_lake_that_is_maintained_each_night(stream: Stream, spark: SparkSession, tmp_path: Path) -> None:
-    """Its mirrors get commits of OPTIMIZE and VACUUM only, and these are older than a week, too."""
+    """OPTIMIZE is the last to commit to its mirrors, and that is older than a week, too. VACUUM does not commit."""
     lake = _copy(stream, tmp_path)
     table = lake.paths.mirror(TableName("db", "t"))
     published = _version_at(lake, 30)
-    for _ in range(2):
-        Maintenance().run(lake, lambda line: None)
+    compacted = [table_state(spark, table) for _ in range(2) if Maintenance().run(lake, lambda line: None)]
     _age_by_days(table, 9)
-    state = table_state(spark, table)
-    assert state is not None
-    assert readable_version(spark, table, published) == state.version > published
+    assert compacted[0] is not None
+    assert compacted[0] == compacted[1]
+    assert readable_version(spark, table, published) == compacted[0].version
     for step in (None, 30):
         with cdc_pipeline.read_cut(spark, lake.paths.root, "shop", None if step is None else tso(step)) as tables:
             assert seen(tables) == TRUTH[30]
