@@ -21,11 +21,10 @@ from deltalake import DeltaTable
 from benchmarks.batches import OFFSETS_OF_A_BATCH, START_MS
 from benchmarks.output import log
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.lake.control_tables import append_rows, compact_rows, overwrite_rows
+from cdc_pipeline.lake.control_tables import append_rows, overwrite_rows
 from cdc_pipeline.lake.delta import Commit, forget_cached_log, table_state
 from cdc_pipeline.lake.delta_log import delta_log
-from cdc_pipeline.lake.upkeep import compact_small_files, shorten_log
-from cdc_pipeline.mirrors.operations.upkeep import EVERY, KEPT_OWN_VERSIONS, KEPT_VERSIONS
+from cdc_pipeline.mirrors.operations.upkeep import EVERY, keep_table_small
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,11 +42,11 @@ _WRITERS = {
 
 @dataclass
 class AgedLake:
-    """A lake whose batches and cuts have equal ids, and of which one mirror changes in each cut."""
+    """A lake with one cut per batch, under the same id. Each cut changes the same mirror."""
 
     lake: Lake
     mirror: str
-    """Path of that mirror."""
+    """Path of the mirror."""
     _rows: dict[str, pa.Table] = field(default_factory=dict)
 
     def age(self, first: int, last: int) -> None:
@@ -56,13 +55,11 @@ class AgedLake:
             batches = range(start, min(start + EVERY, last + 1))
             for batch in batches:
                 self._add_control_rows(batch)
-            for table in _WRITERS:
-                compact_rows(self.lake, table)
             for path, app_id in self._spark_tables().items():
-                kept = KEPT_OWN_VERSIONS if path.endswith("/raw_topic_snapshot") else KEPT_VERSIONS
                 self._add_commits(path, app_id, batches)
-                compact_small_files(self.lake.spark, path)
-                shorten_log(self.lake.spark, path, kept)
+            for table in (*_WRITERS, "raw_topic_snapshot", "change_log"):
+                keep_table_small(self.lake, table, self.lake.paths.table(table), log)
+            keep_table_small(self.lake, "", self.mirror, log)
             if start // _LOG_EVERY != batches[-1] // _LOG_EVERY:
                 log(f"• aged up to batch {batches[-1]:,}")
 

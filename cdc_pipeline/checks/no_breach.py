@@ -19,10 +19,13 @@ NO_BREACH = "no_breach"
 
 def no_breach_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Fails if new changes arrived at or below an applied resolved TSO. The metadata has the first position per table."""
-    repairs = cuts_since_rebuild(lake, "rebuilt_tables", where=[("rebuilt_tables", "longer than", 0)])
+    breached = cuts_since_rebuild(lake, "breached", where=[("breaches", ">", 0)])
+    repairs = (
+        cuts_since_rebuild(lake, "rebuilt_tables", where=[("rebuilt_tables", "longer than", 0)]) if breached else []
+    )
     rebuilt = {(name["database"], name["table"]): cut["cut_id"] for cut in repairs for name in cut["rebuilt_tables"]}
     breaches: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for cut in cuts_since_rebuild(lake, "breached", where=[("breaches", ">", 0)]):
+    for cut in breached:
         for breach in cut["breached"]:
             name = breach["database"], breach["table"]
             if cut["cut_id"] >= rebuilt.get(name, 0):

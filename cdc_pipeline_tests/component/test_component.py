@@ -228,7 +228,7 @@ def test_freshness(load: Callable[[str], CdcPipeline]) -> None:
     assert found({}) == (None, False)
 
 
-def test_maintenance_schedule_is_off_by_default(load: Callable[[str], CdcPipeline]) -> None:
+def test_maintenance_schedule_is_on_by_default(load: Callable[[str], CdcPipeline]) -> None:
     (schedule,) = load(_yaml({**_GOOD, "maintenance_cron": "30 1 * * 0"})).build_defs().schedules or ()
     assert isinstance(schedule, dg.ScheduleDefinition)
     assert (schedule.name, schedule.job.name) == ("shop_maintain_schedule", "shop_maintain")

@@ -30,6 +30,7 @@ from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows
+from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
 from cdc_pipeline.spark.few_rows import small_query
 from cdc_pipeline.spark.threads import map_in_threads
 
@@ -205,7 +206,7 @@ class CutExecution:
         that cannot be read."""
         touched = sorted({name for step in plan.steps for name in step.names()})
         entries = {entry.name: entry for entry in published_entries(published, self.lake.paths)}
-        quarantined = {table.name for table in plan.held if table.error}
+        quarantined = quarantined_tables(plan.held)
 
         def current_entry(name: TableName) -> MirrorEntry | None:
             try:

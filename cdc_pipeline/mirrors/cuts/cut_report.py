@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES, CutTotals
+from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class CutReport:
     @property
     def without_quarantined(self) -> CutReport:
         """The report without the mirrors of quarantined tables."""
-        quarantined = {table.name for table in self.held if table.error}
+        quarantined = quarantined_tables(self.held)
         if not quarantined:
             return self
         return replace(self, mirrors=tuple(entry for entry in self.mirrors if entry.name not in quarantined))

@@ -42,7 +42,7 @@ from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import DELETED
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-from cdc_pipeline.mirrors.settings.ddl_policy import POLICY_JSON
+from cdc_pipeline.mirrors.settings.ddl_policy import POLICY_JSON, quarantined_tables
 from cdc_pipeline.mirrors.settings.selection import SELECTION_JSON
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TableName
@@ -256,7 +256,7 @@ def _between(
         settings.selection,
         settings.columns,
         # without a cut to start from, a quarantined table fails again
-        QuarantinePolicy(None, frozenset(table.name for table in published_cut(lake).held if table.error)),
+        QuarantinePolicy(None, quarantined_tables(published_cut(lake).held)),
     )
     report = maker.advance(up_to=tso)
     tables = {entry.name: _upstream_rows(lake.read_path(entry.path), entry) for entry in report.mirrors}

@@ -34,6 +34,7 @@ from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut, move_mir
 from cdc_pipeline.mirrors.operations.content_hash import content_hash
 from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild
 from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_inputs
+from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -155,7 +156,7 @@ class Rebuilder:
         named = "" if scope.tables is None else f" from the change log: {', '.join(map(str, sorted(scope.tables)))}"
         self.maker.report(f"rebuilding the mirrors{named}")
         # one of all tables that is quarantined and fails again stays quarantined, any other failure stops the rebuild
-        at_once = _quarantined(published.held) if scope.is_all else frozenset()
+        at_once = quarantined_tables(published.held) if scope.is_all else frozenset()
         maker = replace(self.maker, lake=scratch, quarantine_policy=QuarantinePolicy(None, at_once))
         return maker.replay_all(published.resolved_tso, published.last_batch)
 
@@ -172,7 +173,7 @@ class Rebuilder:
         )
         decoded, decoded_changed = self._replace_decoded(rebuilt, commit)
         entries = published_entries(published, self._lake.paths)
-        kept = _quarantined(report.held)  # still quarantined: their mirrors stay as they are
+        kept = quarantined_tables(report.held)  # still quarantined: their mirrors stay as they are
         before = {entry.name: entry for entry in entries if scope.covers(entry.name) and entry.name not in kept}
         after = {entry.name for entry in report.mirrors} - kept
         replacer = MirrorReplacer(self._lake, scratch, commit, self.maker.report)
@@ -231,10 +232,6 @@ def _scoped_report(report: CutReport, scope: Scope, published: PublishedCut) -> 
     totals = replace(NO_CHANGES, changes=released_rows, pending=published.pending - released_rows)
     others = {name: sources for name, sources in published.sources.items() if not scope.covers(name)}
     return replace(report, held=held, totals=totals, sources={**others, **report.sources})
-
-
-def _quarantined(held: Iterable[HeldTable]) -> frozenset[TableName]:
-    return frozenset(table.name for table in held if table.error)
 
 
 def _held_rows(held: Iterable[HeldTable]) -> set[tuple[TableName, int, bool]]:

@@ -36,11 +36,11 @@ def keep_small(lake: Lake, report: CutReport, say: Callable[[str], None]) -> Non
     turn = report.cut_id if report.published else report.streams.last_batch
     for number, table in enumerate(OWN_TABLES):
         if turn >= EVERY and turn % EVERY == number * EVERY // len(OWN_TABLES):
-            _keep_small(lake, table, lake.paths.table(table), say)
+            keep_table_small(lake, table, lake.paths.table(table), say)
     for entry in report.mirrors:
         before = report.versions_before.get(entry.mirror_id, entry.version)
         if entry.version >= EVERY and _turns(entry.mirror_id, before) != _turns(entry.mirror_id, entry.version):
-            _keep_small(lake, "", entry.path, say)
+            keep_table_small(lake, "", entry.path, say)
 
 
 def _turns(mirror_id: str, version: int) -> int:
@@ -48,8 +48,8 @@ def _turns(mirror_id: str, version: int) -> int:
     return (version + zlib.crc32(mirror_id.encode()) % EVERY) // EVERY
 
 
-def _keep_small(lake: Lake, own_table: str, path: str, say: Callable[[str], None]) -> None:
-    """`own_table`: empty for a mirror."""
+def keep_table_small(lake: Lake, own_table: str, path: str, say: Callable[[str], None]) -> None:
+    """Joins the table's small files and shortens its log. An error is only reported. `own_table`: empty for a mirror."""
     name = path.removeprefix(f"{lake.paths.home}/")
     try:
         if own_table in CONTROL_TABLES and compact_rows(lake, own_table):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.mirrors.settings.table_patterns import matches
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
 from cdc_pipeline.stored_json import StoredJson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DdlAction: TypeAlias = Literal["apply", "keep", "hold"]
 APPLY: DdlAction = "apply"
@@ -53,3 +56,8 @@ class HeldTable:
             message = f"quarantined: {self.error}. Later changes are held; rebuild the table to resume it"
             return Gap(GapKind.QUARANTINED, message)
         return statement_gap(GapKind.HELD, "held (ddl_policy) until its statement is approved", self.statement)
+
+
+def quarantined_tables(held: Iterable[HeldTable]) -> frozenset[TableName]:
+    """The names of those that are quarantined."""
+    return frozenset(table.name for table in held if table.error)
