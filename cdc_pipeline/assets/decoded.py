@@ -54,11 +54,15 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
 
 
 def decode_results(
-    pipeline: Pipeline, lake: Lake, report: Callable[[str], None], recent: RecentAnswers
+    pipeline: Pipeline,
+    lake: Lake,
+    report: Callable[[str], None],
+    recent: RecentAnswers,
+    notes: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> list[StageResult]:
-    """Decodes the batches that are not decoded yet. Returns the results for Dagster."""
+    """Decodes the batches that are not decoded yet. Returns the results for Dagster. `notes`: `Intake.notes`."""
     keys, started = _keys(pipeline), time.monotonic()
-    batches = decode_batches(lake, pipeline.dialect, claim_store=pipeline.claim_store)
+    batches = decode_batches(lake, pipeline.dialect, claim_store=pipeline.claim_store, notes=notes)
     version = dg.DataVersion(str(newest_batch(lake)))
     checks = _check_results(lake, pipeline, batches, keys, recent)
     states = {table: lake.state(table) for table in keys}

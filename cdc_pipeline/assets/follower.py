@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.assets.asset_events import AssetEvent, AssetEvents, StageResult
     from cdc_pipeline.assets.code_version import LoadedCode
     from cdc_pipeline.checks.freshness import FreshnessLimits
-    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.pipeline import Pipeline
     from cdc_pipeline.spark.session import SparkLakehouse
 
@@ -108,20 +107,17 @@ class Follower:
         """One pass through all stages. A failed blocking check ends the run before the next stage."""
         run = RunContext(self.context.run.run_id, self.context.log.info)
         with open_lake(self.context, self.pipeline, self.spark) as lake:
-            yield from self._report(self._ingest(lake, run))
             with deferred_interrupts():
-                decoded = decode_results(self.pipeline, lake, run.report, self._recent)
+                intake, ingested = ingest_results(self.pipeline, lake, run)
+            self._positions = dict(intake.positions) or None
+            yield from self._report(ingested)
+            with deferred_interrupts():
+                decoded = decode_results(self.pipeline, lake, run.report, self._recent, intake.notes)
             yield from self._report(decoded)
             with deferred_interrupts():
                 cut = cut_results(self.pipeline, lake, run, self.context.instance, self.freshness, self._recent)
             yield from self._report(cut)
         self.batches += 1
-
-    def _ingest(self, lake: Lake, run: RunContext) -> list[StageResult]:
-        with deferred_interrupts():
-            intake, results = ingest_results(self.pipeline, lake, run)
-        self._positions = dict(intake.positions) or None
-        return results
 
     def _report(self, results: Sequence[StageResult]) -> Iterator[AssetEvent]:
         for result in results:

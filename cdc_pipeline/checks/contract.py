@@ -11,7 +11,9 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.contracts.validation import breaches_of_counts, rule_counts, wrong_types
 from cdc_pipeline.dialects.shapes import Shape, first_place, shape_number
-from cdc_pipeline.spark.few_rows import small_query
+from cdc_pipeline.lake.control_tables import read_frame
+from cdc_pipeline.lake.paths import CONTROL_TABLES
+from cdc_pipeline.spark.few_rows import is_small, small_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,9 +49,12 @@ def validate_table(lake: Lake, table: str, batches: Sequence[int], count: int) -
     """Validates the rows of the batches. `count` is an upper bound of their number."""
     if not count:
         return TableValidation(table)
-    rows = lake.read(table)
-    written = rows.where(F.col("batch_id").between(min(batches), max(batches)))
-    sample = _sample(written, count).select(*_columns(table, rows.columns)).coalesce(2)
+    if is_small(count) and table in CONTROL_TABLES:
+        rows = read_frame(lake, table, ("batch_id", ">=", min(batches)), ("batch_id", "<=", max(batches)))
+    else:
+        rows = lake.read(table).where(F.col("batch_id").between(min(batches), max(batches)))
+    # a single task needs no shuffle
+    sample = _sample(rows, count).select(*_columns(table, rows.columns)).coalesce(1 if is_small(count) else 2)
     # Rules are cheap per row and expensive to compile: interpreted, 44,000 rows took two thirds of the time.
     with small_query(lake.spark, count // 5):
         validated, found, shapes = _validate(table, sample)

@@ -20,6 +20,7 @@ from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.positions import Position
+from cdc_pipeline.spark.few_rows import small_query
 from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def keys_hold_result(lake: Lake, report: CutReport, scope: KeysToCheck, key: dg.
     def check(entry: MirrorEntry) -> _Checked:
         return _check_mirror(lake.spark, entry, scope, since)
 
-    checked = map_in_threads(lake.spark, check, [entries[name] for name in selected], scope.threads)
+    with small_query(lake.spark, sum(min(entries[name].rows, scope.most_rows) for name in selected)):
+        checked = map_in_threads(lake.spark, check, [entries[name] for name in selected], scope.threads)
     errors = {table.name: table.error for table in checked if table.error}
     counts = dict(sorted(Counter(table.scope for table in checked).items()))
     postponed = {"postponed to a later cut": len(changed) - len(selected)} if len(changed) > len(selected) else {}
@@ -88,9 +90,11 @@ def keys_hold_result(lake: Lake, report: CutReport, scope: KeysToCheck, key: dg.
 def _check_mirror(spark: SparkSession, entry: MirrorEntry, scope: KeysToCheck, since: int | None) -> _Checked:
     name, table = str(entry.name), table_state(spark, entry.path)
     columns = () if table is None else key_columns(MirrorState.from_properties(table.properties), scope.declared)
-    if not columns:
+    if table is None or not columns:
         return _Checked(name, "tables without a key")
-    mirror = spark.read.format("delta").option("versionAsOf", entry.version).load(entry.path)
+    # Delta has the newest snapshot in memory, but computes that of a version from the log
+    as_of = {} if table.version == entry.version else {"versionAsOf": str(entry.version)}
+    mirror = spark.read.format("delta").options(**as_of).load(entry.path)
     rows = live_rows(mirror, keeps_deleted=entry.keeps_deleted)
     rows_read = "all rows"
     if entry.rows > scope.most_rows:

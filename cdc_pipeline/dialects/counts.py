@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.positions import POSITION
+from cdc_pipeline.spark.observations import finished_metrics
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-_METRICS_TIMEOUT = 5.0
-"""Seconds. The metrics of a finished query arrive later, through Spark's listener bus."""
 _POSITION_SCHEMA = "`topic` STRING, `partition` INT, `offset` BIGINT"
 _TIMES = ("watermark_ts", "es", "ts")
 UNKNOWN_SPAN = (0, 2**63 - 1)
@@ -98,13 +96,8 @@ class ObservedFrame:
         If another run has committed the same batch meanwhile, Delta skips the write and the query never runs. Then runs it
         without a write.
         """
-        observation: Any = self._observation
-        end = time.monotonic() + _METRICS_TIMEOUT
-        while not observation._jo.future().isCompleted():
-            if time.monotonic() > end:
-                self.frame.write.format("noop").mode("overwrite").save()
-                return
-            time.sleep(0.005)
+        if finished_metrics(self._observation) is None:
+            self.frame.write.format("noop").mode("overwrite").save()
 
     def counts(self, records: int) -> BatchCounts:
         """Blocks until the query of `frame` has finished. `records`: records of the batch in `raw_topic_snapshot`."""

@@ -11,6 +11,7 @@ get a commit per batch, so their logs keep a quarter of an hour, and `compact_ro
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import time
@@ -74,6 +75,16 @@ def read_rows(lake: Lake, table: str, *where: Condition, columns: Sequence[str] 
     if frame is None:
         return []
     return [row.asDict(recursive=True) for row in _matching(frame, where).select(*columns or frame.columns).collect()]
+
+
+def read_frame(lake: Lake, table: str, *where: Condition) -> DataFrame:
+    """As `read_rows`, for queries. The table must exist. Of a local table, Spark gets the rows and need not read its log."""
+    path = lake.paths.table(table)
+    if not is_for_delta_rs(path):
+        return _matching(lake.read(table), where)
+    with _named_damage(path):
+        rows = DeltaTable(path).to_pyarrow_dataset().to_table(filter=_expression(where))
+    return lake.spark.createDataFrame(rows)
 
 
 def read_maxima(
@@ -148,10 +159,16 @@ def _local_parts(path: str, where: Sequence[Condition], columns: Sequence[str] |
     opened = _open(path)
     if opened is None:
         return
-    try:
+    with _named_damage(path):
         yield from opened.to_pyarrow_dataset().to_batches(
             columns=None if columns is None else list(columns), filter=_expression(where)
         )
+
+
+@contextlib.contextmanager
+def _named_damage(path: str) -> Iterator[None]:
+    try:
+        yield
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise damaged_table(path, error) from error
 

@@ -128,7 +128,11 @@ def _listed_since(spark: SparkSession, path: str) -> Any:
 
 def option_of_long(spark: SparkSession, value: int) -> Any:
     """Scala's `Some` with a `java.lang.Long`. py4j itself passes a small integer as `java.lang.Integer`."""
-    java: Any = jvm(spark)
+    return _option_of_long(jvm(spark), value)
+
+
+@functools.lru_cache(maxsize=16)
+def _option_of_long(java: Any, value: int) -> Any:
     boxed = java.java.util.stream.LongStream.of(value).boxed().findFirst()
     return java.scala.jdk.javaapi.OptionConverters.toScala(boxed)
 

@@ -11,12 +11,33 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import LakeError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_COMMIT = re.compile(r"\d{20}\.json")
 _LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*)")
 _MAX_PARSED_BYTES = 4 * 2**20
 """Commits up to this size are parsed completely, larger ones only in their first and last line."""
+
+
+def commits_newest_first(table: str) -> list[Path]:
+    """The commit files of a local table; empty if it has none."""
+    try:
+        names = os.listdir(Path(table) / "_delta_log")  # noqa: PTH208 - names are all that is needed
+    except OSError:
+        return []
+    return [Path(table) / "_delta_log" / name for name in sorted(filter(_COMMIT.fullmatch, names), reverse=True)]
+
+
+def read_actions(commit: Path) -> Iterator[dict[str, Any]]:
+    """The actions of a commit file, one by one. Raises OSError or ValueError if it cannot be read."""
+    with commit.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
 
 
 def require_intact_log(table: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
@@ -20,6 +21,7 @@ from cdc_pipeline.sources.zero_ids import may_have_zero_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Any
 
     from pyspark.sql import Column, DataFrame, Row
 
@@ -102,11 +104,23 @@ def ranges_and_note(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], dict[str
             raise _conflict(
                 row["topic"], row["partition"], row["conflict"], "the source has two records with different bytes"
             )
-    note = {
-        "plain": not any(row["may_be_compressed"] for row in rows),
-        "zero_ids": any(row["zero_ids"] for row in rows),
-    }
-    return _ranges(rows), note
+    found = {name: any(row[name] for row in rows) for name in ("may_be_compressed", "zero_ids")}
+    return _ranges(rows), value_note(found)
+
+
+def value_note(found: Mapping[str, Any]) -> dict[str, bool]:
+    """The fields `plain` and `zero_ids` of a batch's note. `found`: whether any value meets each condition."""
+    return {"plain": not found["may_be_compressed"], "zero_ids": bool(found["zero_ids"])}
+
+
+def observe_values(frame: DataFrame) -> tuple[DataFrame, Observation]:
+    """The frame, whose write finds out what `value_note` needs."""
+    observation = Observation()
+    conditions = [
+        F.max(may_be_compressed(F.col("value"))).alias("may_be_compressed"),
+        F.max(may_have_zero_id(F.col("value"))).alias("zero_ids"),
+    ]
+    return frame.observe(observation, *conditions), observation
 
 
 def ranges_and_conditions(

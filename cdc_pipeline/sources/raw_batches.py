@@ -7,22 +7,20 @@ A note is committed together with its records, so it is the only place that stor
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import committed_version, table_state
+from cdc_pipeline.lake.log_files import commits_newest_first, read_actions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
-
-_COMMIT = re.compile(r"\d{20}\.json")
 
 
 def newest_note(paths: LakePaths) -> dict[str, Any] | None:
@@ -53,29 +51,19 @@ def _newest_first(paths: LakePaths) -> Iterator[dict[str, Any]]:
     """The notes in the log files of a local lake; none for another lake."""
     if not paths.is_local:
         return
-    log = Path(paths.table("raw_topic_snapshot")) / "_delta_log"
-    try:
-        names = sorted((path.name for path in log.iterdir() if _COMMIT.fullmatch(path.name)), reverse=True)
-    except OSError:
-        return
-    yield from (note for name in names if (note := _note(log / name)) is not None)
+    commits = commits_newest_first(paths.table("raw_topic_snapshot"))
+    yield from (note for commit in commits if (note := _note(commit)) is not None)
 
 
 def _note(commit: Path) -> dict[str, Any] | None:
     """The note of a commit file; None if it has none or cannot be read. `commitInfo` is among the first lines."""
     try:
-        for action in _actions(commit):
+        for action in read_actions(commit):
             if "commitInfo" in action:
                 return _parse(action["commitInfo"].get("userMetadata"))
     except (OSError, ValueError, AttributeError):
         return None
     return None
-
-
-def _actions(commit: Path) -> Iterator[dict[str, Any]]:
-    with commit.open(encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
 
 
 def newest_note_by_spark(lake: Lake) -> dict[str, Any] | None:

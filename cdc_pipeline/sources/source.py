@@ -72,6 +72,8 @@ class Intake:
     open_transactions: tuple[OpenTransaction, ...] = ()
     reads_uncommitted: bool = False
     """Whether records of aborted and open transactions are read, too."""
+    notes: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """Batch → what the run knows of it and its stored note lacks: `offsets`, `plain`, `zero_ids` (`inspect_values`)."""
 
     @property
     def batch_id(self) -> int | None:

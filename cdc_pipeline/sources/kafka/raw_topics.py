@@ -14,13 +14,17 @@ from pyspark.sql import functions as F
 from cdc_pipeline.errors import SourceError, TransientError, redact
 from cdc_pipeline.lake.delta import Commit, append_once, appended_rows, committed_version, is_conflict
 from cdc_pipeline.lake.paths import first_line
+from cdc_pipeline.sources.intake import observe_values, value_note
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark, raw_app_id
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.spark.few_rows import small_query
+from cdc_pipeline.spark.observations import finished_metrics
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.lake.lake import Lake
@@ -30,6 +34,14 @@ if TYPE_CHECKING:
 
 _REFUSED = re.compile(r"Authentication|Authorization|ConfigException")
 """Names of Java exceptions for which a retry cannot succeed."""
+
+
+@dataclass(frozen=True)
+class AppendedBatch:
+    records: int
+    """Number of records, at most that of the batch's offsets: offsets can have gaps."""
+    note: Mapping[str, Any]
+    """`Intake.notes` of the batch."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +78,15 @@ class RawTopics:
         batch: tuple[PlannedRange, ...],
         positions: Positions,
         lost: tuple[tuple[str, int, int, int], ...],
-    ) -> int:
-        """Appends a batch and its note in one commit. Returns its number of records, which is at most that of its offsets.
+    ) -> AppendedBatch:
+        """Appends a batch and its note in one commit.
 
         `positions`: after the batch. Raises SourceError if the broker refuses the client, TransientError for another
         failure of Kafka; errors of the lake pass unchanged.
         """
         commit = Commit(raw_app_id(self.lake.paths), number, {"batch": number, **self._note(positions, lost)})
-        frame = self._records(batch).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
+        records = self._records(batch).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
+        frame, observation = observe_values(records)
         try:
             with small_query(self.lake.spark, sum(planned.offsets for planned in batch)):
                 append_once(frame, self._path, commit)
@@ -82,7 +95,10 @@ class RawTopics:
             if is_conflict(error) or not any("kafka" in text.lower() for text in causes):
                 raise  # the lake could not be written
             raise self._failure(causes, batch) from None
-        return appended_rows(self.lake.spark, self._path, commit)
+        count = appended_rows(self.lake.spark, self._path, commit)
+        # without gaps, the batch has each offset of its plan
+        is_complete = count == sum(planned.offsets for planned in batch)
+        return AppendedBatch(count, _inspected(batch, finished_metrics(observation)) if batch and is_complete else {})
 
     def commit_positions(self, positions: Positions) -> None:
         """Commits positions without records, so that a partition that starts at `latest` does not move with its end."""
@@ -130,6 +146,14 @@ class RawTopics:
             f"{offsets}{more} could not be read from the Kafka broker {self.client.bootstrap_servers}: {cause}. "
             "Nothing of this batch was ingested"
         )
+
+
+def _inspected(batch: tuple[PlannedRange, ...], found: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The note of a batch without gaps; empty if the metrics did not arrive."""
+    if found is None:
+        return {}
+    offsets = [(p.topic, p.partition, p.first, p.end - 1, p.offsets) for p in batch if p.offsets]
+    return {"offsets": sorted(offsets), **value_note(found)}
 
 
 def _causes(error: BaseException) -> list[str]:

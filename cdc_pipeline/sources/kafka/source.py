@@ -81,9 +81,13 @@ class KafkaTopics:
         if plan.changed and not batches:
             raw.commit_positions(plan.positions)
         positions, done, records, started = plan.positions, 0, 0, time.monotonic()
+        notes: dict[int, Mapping[str, Any]] = {}
         for number, batch in enumerate(batches, newest + 1):
             positions = positions.updated({planned.topic_partition: planned.end for planned in batch}, {})
-            records += raw.append(number, batch, positions, plan.lost if number == newest + 1 else ())
+            appended = raw.append(number, batch, positions, plan.lost if number == newest + 1 else ())
+            records += appended.records
+            if appended.note:
+                notes[number] = appended.note
             done += sum(planned.offsets for planned in batch)
             if len(batches) > 1:
                 seconds = time.monotonic() - started
@@ -105,6 +109,7 @@ class KafkaTopics:
             positions=positions.to_note(),
             open_transactions=self._with_age(broker, plan.open_transactions),
             reads_uncommitted=self.client.reads_uncommitted,
+            notes=notes,
         )
 
     def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
