@@ -68,6 +68,8 @@ _FIXED_SETTINGS = {
     # row values seldom repeat: a Parquet dictionary costs time and saves no space
     "spark.hadoop.parquet.enable.dictionary#before.key_value.value": "false",
     "spark.hadoop.parquet.enable.dictionary#after.key_value.value": "false",
+    # a following run reads each partition with the consumer of the batch before; an idle one is closed after five minutes
+    "spark.kafka.consumer.cache.capacity": "10000",
     "spark.ui.showConsoleProgress": "false",
     # Spark builds this text for each query even without a UI: use the shortest form
     "spark.sql.ui.explainMode": "simple",

@@ -301,7 +301,7 @@ def test_a_run_and_a_tick_that_succeed(
     frames: list[Any] = []
     records = RawTopics._records
     bench.monkeypatch.setattr(
-        RawTopics, "_records", lambda raw, batch: frames.append(records(raw, batch)) or frames[-1]
+        RawTopics, "_records", lambda raw, *args: frames.append(records(raw, *args)) or frames[-1]
     )
     listener.start()
     context._jsc.sc().addSparkListener(listener)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from cdc_pipeline.sources.intake import observe_values, value_note
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark, raw_app_id
 from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline.spark.few_rows import small_query
+from cdc_pipeline.spark.few_rows import is_small, small_query
 from cdc_pipeline.spark.observations import finished_metrics
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.sources.kafka.reading_plan import PlannedRange
     from cdc_pipeline.sources.source import RunContext
 
+_GROUP_PREFIX = "spark-kafka-relation"
+"""Spark's own prefix, to which brokers may grant rights."""
 _REFUSED = re.compile(r"Authentication|Authorization|ConfigException")
 """Names of Java exceptions for which a retry cannot succeed."""
 
@@ -85,7 +89,8 @@ class RawTopics:
         failure of Kafka; errors of the lake pass unchanged.
         """
         commit = Commit(raw_app_id(self.lake.paths), number, {"batch": number, **self._note(positions, lost)})
-        records = self._records(batch).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
+        topic_ids = frozenset(positions.topic_ids.items())
+        records = self._records(batch, topic_ids).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
         frame, observation = observe_values(records)
         try:
             with small_query(self.lake.spark, sum(planned.offsets for planned in batch)):
@@ -110,23 +115,28 @@ class RawTopics:
     def _note(self, positions: Positions, lost: tuple[tuple[str, int, int, int], ...]) -> dict[str, Any]:
         return {"run_id": self.run.run_id, **positions.to_note(), "ended": sorted(self.ended), "lost": lost}
 
-    def _records(self, batch: tuple[PlannedRange, ...]) -> DataFrame:
+    def _records(self, batch: tuple[PlannedRange, ...], topic_ids: frozenset[tuple[str, str]]) -> DataFrame:
         """The records of the batch as `RECORD`, with the topics' names in the lake."""
         if not batch:
             return small_frame(self.lake.spark, [], RECORD)
         first = {(planned.source, planned.partition): planned.first for planned in batch}
         end = {(planned.source, planned.partition): planned.end for planned in batch}
         assigned = {topic: sorted(map(int, found)) for topic, found in by_topic(first).items()}
+        parallelism = self.lake.spark.sparkContext.defaultParallelism
+        settings = self.client.java()
+        client = {"group.id": _group(frozenset(settings.items()), topic_ids), **settings}
         frame = (
             self.lake.spark.read.format("kafka")
-            .options(**{f"kafka.{name}": value for name, value in self.client.java().items()})
+            .options(**{f"kafka.{name}": value for name, value in client.items()})
             .option("assign", json.dumps(assigned))
             .option("startingOffsets", json.dumps(by_topic(first)))
             .option("endingOffsets", json.dumps(by_topic(end)))
             .option("includeHeaders", "true")
             .option("failOnDataLoss", "true")
-            .option("minPartitions", str(self.lake.spark.sparkContext.defaultParallelism))
+            .option("minPartitions", str(parallelism))
             .load()
+            # each task costs some milliseconds and writes a file
+            .coalesce(parallelism if is_small(sum(planned.offsets for planned in batch)) else 4 * parallelism)
         )
         names = {planned.source: planned.topic for planned in batch if planned.source != planned.topic}
         topic = F.col("topic")
@@ -146,6 +156,16 @@ class RawTopics:
             f"{offsets}{more} could not be read from the Kafka broker {self.client.bootstrap_servers}: {cause}. "
             "Nothing of this batch was ingested"
         )
+
+
+@functools.lru_cache(maxsize=16)
+def _group(_settings: frozenset[tuple[str, str]], _topic_ids: frozenset[tuple[str, str]]) -> str:
+    """The consumer group of this process for these settings and topics.
+
+    Spark keeps a group's consumers for the next batch; by default each query has a group of its own, and connects a consumer
+    per partition (30 ms). It also keeps records that they fetched ahead, so a recreated topic needs another group.
+    """
+    return f"{_GROUP_PREFIX}-{uuid.uuid4()}"
 
 
 def _inspected(batch: tuple[PlannedRange, ...], found: Mapping[str, Any] | None) -> dict[str, Any]:
