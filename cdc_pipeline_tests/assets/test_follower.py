@@ -91,7 +91,7 @@ class _Stages:
         if self.errors and (error := self.errors.pop(0)) is not None:
             raise error
         self.source.done = self.source.end
-        return SimpleNamespace(positions={"t": self.source.done}), []
+        return SimpleNamespace(positions={"t": self.source.done}, notes={}), []
 
     def decode(self, *_: object) -> list[Any]:
         self.calls.append("decode")
@@ -286,7 +286,7 @@ def test_positions_of_a_lake_that_is_not_local_come_from_the_batch_before(follow
 def test_a_source_that_always_reports_the_same_range_is_read_once(following: _Following) -> None:
     """A folder of files in a lake that is not local: its progress cannot be seen without Spark."""
     following.source.done = -1  # differs from the end before and after each batch
-    following.stages.ingest = lambda *_: (SimpleNamespace(positions={}), [])  # type: ignore[method-assign]
+    following.stages.ingest = lambda *_: (SimpleNamespace(positions={}, notes={}), [])  # type: ignore[method-assign]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "ingest_results", following.stages.ingest)
         found = following.follow(idle_seconds=10)
