@@ -199,7 +199,11 @@ def test_start_positions(start: Start, first: int, broker: LocalBroker, spark: S
     intake = reader.ingest({"starts": {"0": 3}})
     assert (intake.batches, intake.records) == ((1,), 3 - first)
     assert intake.positions["next"] == {"starts": {"0": 3}}
-    noted = {"offsets": [("starts", 0, first, 2, 3 - first)], "plain": False, "zero_ids": False}  # a digit is not JSON's {
+    noted = {
+        "offsets": [("starts", 0, first, 2, 3 - first)],
+        "plain": False,
+        "zero_ids": False,
+    }  # a digit is not JSON's {
     assert intake.notes == ({1: noted} if first < 3 else {})
     assert [value for values in reader.values().values() for _, value in values] == [b"1", b"2", b"3"][first:]
     (batch,) = decode_batches(Lake(spark, paths))
