@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pyspark
 
+from cdc_pipeline.errors import TerminalError
+
 # Dependencies that PySpark ships: excluding them keeps older copies off the class path and saves 70 MB.
 _SHIPPED_WITH_SPARK = (
     "com.fasterxml.jackson.core:jackson-annotations",
@@ -27,10 +29,9 @@ _SHIPPED_WITH_SPARK = (
     "org.xerial.snappy:snappy-java",
 )
 
-
-_KAFKA_CONNECTOR = "4.0.0"
-"""The newest 4.0 patch whose dependencies all resolve from Maven Central; those of 4.0.1 and 4.0.2 do not (2026-11). Works
-with any Spark of the same minor version."""
+_KAFKA_CONNECTORS = {"4.0": "4.0.0", "4.1": "4.1.1"}
+"""Supported minor version of Spark → the newest patch of its Kafka connector whose dependencies all resolve from Maven
+Central (those of 4.0.1 and 4.0.2 do not, 2026-11). It works with any Spark of the same minor version."""
 
 
 def spark_home() -> Path:
@@ -39,11 +40,17 @@ def spark_home() -> Path:
 
 
 def jar_packages() -> tuple[str, ...]:
-    """Maven coordinates for `spark.jars.packages` that match the installed pyspark and delta-spark."""
+    """Maven coordinates for `spark.jars.packages` that match the installed pyspark and delta-spark.
+
+    Raises TerminalError if this minor version of Spark is not supported.
+    """
     spark_minor = ".".join(version("pyspark").split(".")[:2])
+    if spark_minor not in _KAFKA_CONNECTORS:
+        supported = " or ".join(_KAFKA_CONNECTORS)
+        raise TerminalError(f"pyspark {version('pyspark')} is installed, but {supported} is expected")
     return (
         f"io.delta:delta-spark_{spark_minor}_2.13:{version('delta-spark')}",
-        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_KAFKA_CONNECTOR}",
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_KAFKA_CONNECTORS[spark_minor]}",
     )
 
 
