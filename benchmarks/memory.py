@@ -112,7 +112,7 @@ def child() -> None:
     bootstrap, topic, lake, memory = sys.argv[1:]
     started = time.monotonic()
     source = KafkaSource(type="kafka", bootstrap_servers=bootstrap, topics=[topic])
-    pipeline = CdcPipeline(name=NAME, source=source, lake=lake)
+    pipeline = CdcPipeline(name=NAME, source=source, lake=lake, spark_resource="spark")
     resources = dg.Definitions(
         resources={"spark": SparkLakehouse(master=os.environ.get("CDC_SPARK_MASTER", "local[*]"), driver_memory=memory)}
     )

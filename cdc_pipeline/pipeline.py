@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PIPELINE_TAG = "cdc/pipeline"
 """Tag of each run with the name of its pipeline. `dagster.yaml` allows one run at a time per value."""
+OWN_SPARK = "cdc_spark"
+"""Key of the resource that the component supplies."""
 _MAX_RUNTIME_TAG = "dagster/max_runtime"
 
 
@@ -45,6 +47,8 @@ class Pipeline:
     """Time limit of a run; None: the limit of `dagster.yaml`."""
     selection: TableSelection = ALL_TABLES
     columns: ColumnRules = field(default_factory=ColumnRules)
+    spark_resource: str = OWN_SPARK
+    """Key of the Dagster resource with the Spark session."""
 
     @property
     def run_tags(self) -> dict[str, str]:

@@ -14,7 +14,6 @@ from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import TerminalError, TransientError
-from cdc_pipeline.spark.session import SparkLakehouse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,8 +58,7 @@ def _tags(tmp_path: Path, max_runtime_seconds: int | None) -> dict[str, Mapping[
     component = CdcPipeline(
         name="p", source=source, lake=str(tmp_path / "lake"), max_runtime_seconds=max_runtime_seconds
     )
-    resources = dg.Definitions(resources={"spark": SparkLakehouse()})
-    jobs = dg.Definitions.merge(component.build_defs(), resources).resolve_all_job_defs()
+    jobs = component.build_defs().resolve_all_job_defs()
     return {job.name: job.tags for job in jobs if not job.name.startswith("__")}
 
 

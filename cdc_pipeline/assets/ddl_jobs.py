@@ -8,7 +8,7 @@ from pydantic import Field
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.one_step_job import one_step_job
-from cdc_pipeline.assets.opened_lake import open_lake
+from cdc_pipeline.assets.opened_lake import open_lake, spark_of
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.held_rows import approve
 from cdc_pipeline.mirrors.changes.progress import published_cut
@@ -18,7 +18,6 @@ from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.positions import Position
-from cdc_pipeline.spark.session import SparkLakehouse
 
 _DRY_RUN = """Lists DDL statements that are held for approval or lie above the resolved TSO, and the effect of each on the
 mirrors. Changes nothing."""
@@ -32,13 +31,17 @@ class ApprovedTables(dg.Config):
 
 
 def ddl_dry_run_job(pipeline: Pipeline) -> dg.JobDefinition:
-    @dg.op(name=f"{pipeline.name}_show_pending_ddl", description=_DRY_RUN)
-    def show_pending_ddl(context: dg.OpExecutionContext, spark: SparkLakehouse) -> dg.Output[None]:
+    @dg.op(
+        name=f"{pipeline.name}_show_pending_ddl", description=_DRY_RUN, required_resource_keys={pipeline.spark_resource}
+    )
+    def show_pending_ddl(context: dg.OpExecutionContext) -> dg.Output[None]:
         with translate_errors():
             settings = CutSettings(
                 pipeline.time_zone, pipeline.keys, pipeline.ddl_policy, pipeline.selection, pipeline.columns
             )
-            statements = pending_statements(Lake(spark.start(short_lived=True), pipeline.paths), settings)
+            statements = pending_statements(
+                Lake(spark_of(context, pipeline).start(short_lived=True), pipeline.paths), settings
+            )
         for statement in statements:
             context.log.info(f"{statement.status}: {statement.sql} → {statement.effect}")
         return dg.Output(None, metadata={"statements": _statements_table(statements)})
@@ -61,11 +64,13 @@ def _statements_table(statements: tuple[PendingStatement, ...]) -> dg.MetadataVa
 
 
 def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
-    @dg.op(name=f"{pipeline.name}_approve_statements", description=_APPROVE)
-    def approve_statements(
-        context: dg.OpExecutionContext, config: ApprovedTables, spark: SparkLakehouse
-    ) -> dg.Output[None]:
-        with open_lake(context, pipeline, spark, short_lived=True) as lake:
+    @dg.op(
+        name=f"{pipeline.name}_approve_statements",
+        description=_APPROVE,
+        required_resource_keys={pipeline.spark_resource},
+    )
+    def approve_statements(context: dg.OpExecutionContext, config: ApprovedTables) -> dg.Output[None]:
+        with open_lake(context, pipeline, short_lived=True) as lake:
             held = published_cut(lake).held
             # a quarantined table needs a rebuild, not an approval
             selected = [table for table in held if not table.error and matches_any(str(table.name), config.tables)]

@@ -24,7 +24,6 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
-from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTIONS = {
     CHANGE_LOG: """One row per row change, equal for all dialects: the change (database, table, op, before, after), its time
@@ -44,9 +43,14 @@ _KINDS = {
 def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     keys = _keys(pipeline)
 
-    @dg.multi_asset(name=f"{pipeline.name}_decoded", specs=_specs(pipeline, keys), check_specs=_check_specs(keys))
-    def decoded(context: dg.AssetExecutionContext, spark: SparkLakehouse) -> Iterator[StageResult]:
-        with open_lake(context, pipeline, spark, short_lived=True) as lake:
+    @dg.multi_asset(
+        name=f"{pipeline.name}_decoded",
+        specs=_specs(pipeline, keys),
+        check_specs=_check_specs(keys),
+        required_resource_keys={pipeline.spark_resource},
+    )
+    def decoded(context: dg.AssetExecutionContext) -> Iterator[StageResult]:
+        with open_lake(context, pipeline, short_lived=True) as lake:
             results = decode_results(pipeline, lake, context.log.info, RecentAnswers())
         yield from results
 

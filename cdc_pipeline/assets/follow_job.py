@@ -14,7 +14,6 @@ from cdc_pipeline.assets.mirrors import mirror_parents
 from cdc_pipeline.assets.one_step_job import one_step_job
 from cdc_pipeline.checks.freshness import NO_LIMITS, FreshnessLimits
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTION = """Ingests new records, decodes them and advances the mirrors, batch after batch in one Spark session. Each
 batch reports what a run of the ingest job reports. Ends after `follow.maximum_minutes`, without new records for
@@ -32,10 +31,15 @@ def follow_job(
     parents = {spec.key: [dep.asset_key for dep in spec.deps] for definition in assets for spec in definition.specs}
     blocking = frozenset(spec.key for definition in assets for spec in definition.check_specs if spec.blocking)
 
-    @dg.op(name=f"{pipeline.name}_follow_source", description=_DESCRIPTION, out=dg.Out(dg.Nothing))
-    def follow_source(context: dg.OpExecutionContext, spark: SparkLakehouse) -> Iterator[Any]:
+    @dg.op(
+        name=f"{pipeline.name}_follow_source",
+        description=_DESCRIPTION,
+        required_resource_keys={pipeline.spark_resource},
+        out=dg.Out(dg.Nothing),
+    )
+    def follow_source(context: dg.OpExecutionContext) -> Iterator[Any]:
         events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking)
-        follower = Follower(context, pipeline, spark, events, freshness, limits, LoadedCode(declaration))
+        follower = Follower(context, pipeline, events, freshness, limits, LoadedCode(declaration))
         yield from follower.follow()
         yield dg.Output(None, metadata={"batches": follower.batches, "end": follower.end})
 

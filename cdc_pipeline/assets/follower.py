@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.assets.code_version import LoadedCode
     from cdc_pipeline.checks.freshness import FreshnessLimits
     from cdc_pipeline.pipeline import Pipeline
-    from cdc_pipeline.spark.session import SparkLakehouse
 
 MOST_ATTEMPTS = 8
 """Failed attempts in a row after which the run fails, so that alerts on failed runs fire. Their pauses take six minutes."""
@@ -58,7 +57,6 @@ class Follower:
 
     context: dg.OpExecutionContext
     pipeline: Pipeline
-    spark: SparkLakehouse
     events: AssetEvents
     freshness: FreshnessLimits
     limits: FollowLimits
@@ -106,7 +104,7 @@ class Follower:
     def _batch(self) -> Iterator[AssetEvent]:
         """One pass through all stages. A failed blocking check ends the run before the next stage."""
         run = RunContext(self.context.run.run_id, self.context.log.info)
-        with open_lake(self.context, self.pipeline, self.spark) as lake:
+        with open_lake(self.context, self.pipeline) as lake:
             with deferred_interrupts():
                 intake, ingested = ingest_results(self.pipeline, lake, run)
             self._positions = dict(intake.positions) or None

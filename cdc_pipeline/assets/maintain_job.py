@@ -10,7 +10,6 @@ from cdc_pipeline.assets.one_step_job import one_step_job
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance, TableMaintenance
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTION = """Compacts small files (OPTIMIZE) and deletes files that no retained version needs (VACUUM). The contents of
 the tables do not change."""
@@ -33,11 +32,11 @@ class MaintenanceConfig(dg.Config):
 
 
 def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
-    @dg.op(name=f"{pipeline.name}_keep_up", description=_DESCRIPTION)
-    def keep_up(context: dg.OpExecutionContext, config: MaintenanceConfig, spark: SparkLakehouse) -> dg.Output[None]:
+    @dg.op(name=f"{pipeline.name}_keep_up", description=_DESCRIPTION, required_resource_keys={pipeline.spark_resource})
+    def keep_up(context: dg.OpExecutionContext, config: MaintenanceConfig) -> dg.Output[None]:
         with translate_errors():
             maintenance = Maintenance(config.tables, config.compact, config.vacuum, config.keep_hours)
-            with open_lake(context, pipeline, spark) as lake:
+            with open_lake(context, pipeline) as lake:
                 upkeep = maintenance.run(lake, context.log.info)
         return dg.Output(None, metadata={"tables": _upkeep_table(upkeep)})
 

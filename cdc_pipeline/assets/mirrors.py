@@ -37,7 +37,6 @@ from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS
 from cdc_pipeline.mirrors.operations.upkeep import keep_small
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.source import RunContext
-from cdc_pipeline.spark.session import SparkLakehouse
 
 _CUTS = """One row per consistent cut: its resolved TSO and the Delta version of each mirror at this TSO. The row is written
 after all mirrors are committed, so a reader of a cut sees all tables as of one moment of upstream."""
@@ -119,10 +118,11 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
         name=f"{pipeline.name}_mirrors",
         specs=[*specs, _cuts_spec(pipeline, cuts, list(names), limits)],
         check_specs=_check_specs(cuts, limits),
+        required_resource_keys={pipeline.spark_resource},
     )
-    def mirrors(context: dg.AssetExecutionContext, spark: SparkLakehouse) -> Iterator[StageResult]:
+    def mirrors(context: dg.AssetExecutionContext) -> Iterator[StageResult]:
         run = RunContext(context.run.run_id, context.log.info)
-        with open_lake(context, pipeline, spark, short_lived=True) as lake:
+        with open_lake(context, pipeline, short_lived=True) as lake:
             results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers())
         new_mirrors = AssetEvents(context.instance, {}, mirror_parents(pipeline))
         for result in results:

@@ -5,27 +5,38 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+import dagster as dg
+
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.lake.delta_log import only_writer
 from cdc_pipeline.lake.format import require_known_format, store_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.lake.restored_tables import require_not_restored
+from cdc_pipeline.spark.session import SparkLakehouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import dagster as dg
-
     from cdc_pipeline.pipeline import Pipeline
-    from cdc_pipeline.spark.session import SparkLakehouse
+
+
+def spark_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline) -> SparkLakehouse:
+    """The resource of the pipeline. Raises `dg.Failure` if the project's one is no SparkLakehouse."""
+    found = getattr(context.resources, pipeline.spark_resource)
+    if isinstance(found, SparkLakehouse):
+        return found
+    raise dg.Failure(
+        f"the resource {pipeline.spark_resource!r} (field spark_resource) is a {type(found).__name__}, but a "
+        "cdc_pipeline.SparkLakehouse is expected",
+        allow_retries=False,
+    )
 
 
 @contextlib.contextmanager
 def open_lake(
     context: dg.AssetExecutionContext | dg.OpExecutionContext,
     pipeline: Pipeline,
-    spark: SparkLakehouse,
     *,
     short_lived: bool = False,
 ) -> Iterator[Lake]:
@@ -39,7 +50,7 @@ def open_lake(
         writer_lock(pipeline.paths, context.run.run_id, context.log.info),
         only_writer(pipeline.paths),
     ):
-        lake = Lake(spark.start(short_lived=short_lived), pipeline.paths)
+        lake = Lake(spark_of(context, pipeline).start(short_lived=short_lived), pipeline.paths)
         require_known_format(lake)
         require_not_restored(lake, *lake.paths.own_tables)
         store_format(lake)

@@ -18,7 +18,6 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, RunContext
-from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTION = """One row per Kafka record, byte for byte: topic, partition, offset, timestamp, key, value, headers, and the
 batch that ingested it. Append-only. All other tables of the lake can be rebuilt from it."""
@@ -47,13 +46,12 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         description=_DESCRIPTION,
         **node_attributes(pipeline),
         metadata={"dagster/uri": pipeline.paths.table(RAW)},
+        required_resource_keys={pipeline.spark_resource},
         check_specs=[dg.AssetCheckSpec(NO_OPEN_TRANSACTIONS, asset=key)] if _is_kafka(pipeline) else [],
     )
-    def raw_topic_snapshot(
-        context: dg.AssetExecutionContext, config: Range, spark: SparkLakehouse
-    ) -> Iterator[StageResult]:
+    def raw_topic_snapshot(context: dg.AssetExecutionContext, config: Range) -> Iterator[StageResult]:
         run = RunContext(context.run.run_id, context.log.info)
-        with open_lake(context, pipeline, spark, short_lived=True) as lake:
+        with open_lake(context, pipeline, short_lived=True) as lake:
             _, results = ingest_results(pipeline, lake, run, config.until or None)
         yield from results
 

@@ -15,7 +15,6 @@ from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTION = """Rebuilds the change log and the mirrors from the raw snapshot, and compares them with the lake by
 content hash. Replaces the tables that differ. If all are equal, the lake does not change."""
@@ -33,9 +32,11 @@ class RebuildConfig(dg.Config):
 
 
 def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
-    @dg.op(name=f"{pipeline.name}_rebuild_all", description=_DESCRIPTION)
-    def rebuild_all(context: dg.OpExecutionContext, config: RebuildConfig, spark: SparkLakehouse) -> dg.Output[None]:
-        with open_lake(context, pipeline, spark) as lake:
+    @dg.op(
+        name=f"{pipeline.name}_rebuild_all", description=_DESCRIPTION, required_resource_keys={pipeline.spark_resource}
+    )
+    def rebuild_all(context: dg.OpExecutionContext, config: RebuildConfig) -> dg.Output[None]:
+        with open_lake(context, pipeline) as lake:
             maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
             report = Rebuilder(maker, pipeline.dialect, pipeline.claim_store).rebuild(config.tables)
             if report.cut_id is not None:

@@ -14,7 +14,6 @@ from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser, ReleaseReport
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.spark.session import SparkLakehouse
 
 _DESCRIPTION = """Decodes dead letters again: unchanged (after a fix of the rule or of the claim store), or with a
 replacement message. Rebuilds change log and mirrors with the released records at their own offsets, so that none overwrites
@@ -48,13 +47,15 @@ class ReleaseConfig(dg.Config):
 
 
 def release_job(pipeline: Pipeline) -> dg.JobDefinition:
-    @dg.op(name=f"{pipeline.name}_release_letters", description=_DESCRIPTION)
-    def release_letters(
-        context: dg.OpExecutionContext, config: ReleaseConfig, spark: SparkLakehouse
-    ) -> dg.Output[None]:
+    @dg.op(
+        name=f"{pipeline.name}_release_letters",
+        description=_DESCRIPTION,
+        required_resource_keys={pipeline.spark_resource},
+    )
+    def release_letters(context: dg.OpExecutionContext, config: ReleaseConfig) -> dg.Output[None]:
         with translate_errors():
             choice = _choice(config)
-            with open_lake(context, pipeline, spark) as lake:
+            with open_lake(context, pipeline) as lake:
                 maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
                 rebuilder = Rebuilder(maker, pipeline.dialect, pipeline.claim_store)
                 report = Releaser(rebuilder, config.note).release(choice)

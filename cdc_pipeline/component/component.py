@@ -39,10 +39,11 @@ from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
-from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.pipeline import OWN_SPARK, Pipeline
 from cdc_pipeline.sensors.new_offsets import new_offsets_sensor
 from cdc_pipeline.sensors.new_tables import new_tables_sensor
 from cdc_pipeline.sources.kafka.secret_text import HIDDEN
+from cdc_pipeline.spark.session import own_spark
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _MOST_THREADS = 64
@@ -264,6 +265,13 @@ class CdcPipeline(dg.Component, YamlModel):
         ),
     ] = 1_000_000
 
+    spark_resource: Annotated[
+        str,
+        Field(
+            description="Key of a `SparkLakehouse` among the project's resources. Empty: the component supplies one, which "
+            "takes `CDC_SPARK_MASTER` and `CDC_DRIVER_MEMORY` from the environment."
+        ),
+    ] = ""
     max_runtime_seconds: Annotated[
         int | None,
         Field(
@@ -418,6 +426,7 @@ class CdcPipeline(dg.Component, YamlModel):
                 tuple(self.soft_delete),
                 computed_rules(self.computed),
             ),
+            self.spark_resource or OWN_SPARK,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
@@ -442,6 +451,7 @@ class CdcPipeline(dg.Component, YamlModel):
         maintain = maintain_job(pipeline)
         return dg.Definitions(
             assets=assets,
+            resources={} if self.spark_resource else {OWN_SPARK: own_spark()},
             schedules=[maintenance_schedule(maintain, self.maintenance_cron)],
             sensors=[
                 new_offsets_sensor(

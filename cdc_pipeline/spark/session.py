@@ -7,6 +7,7 @@ The settings are typed fields instead of one `spark_config`, because Dagster doe
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -156,6 +157,15 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
         if self._session is None:
             self._session = _start_session(self.session_settings(short_lived=short_lived))
         return self._session
+
+
+@functools.lru_cache(maxsize=1)
+def own_spark() -> SparkLakehouse:
+    """The resource of pipelines that name none of their project: one object, which several pipelines can share."""
+    return SparkLakehouse(
+        master=os.environ.get("CDC_SPARK_MASTER", "local[*]"),
+        driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g"),
+    )
 
 
 def _start_session(settings: dict[str, str]) -> SparkSession:

@@ -123,7 +123,6 @@ class _Following:
         self.made = Follower(
             context,
             Pipeline("p", self.source, self.lake),
-            None,  # type: ignore[arg-type]
             AssetEvents(self.instance, {}, (), {_BALANCE.key}),
             NO_LIMITS,
             FollowLimits(**limits),  # type: ignore[arg-type]

@@ -24,7 +24,6 @@ from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.kafka.topic_selection import Start, TopicSelection
 from cdc_pipeline.sources.storage.source import TicdcStorage
-from cdc_pipeline.spark.session import SparkLakehouse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +44,7 @@ def _yaml(fields: dict[str, Any]) -> str:
 
 
 def _asset_keys(component: CdcPipeline) -> set[str]:
-    definitions = dg.Definitions.merge(component.build_defs(), dg.Definitions(resources={"spark": SparkLakehouse()}))
-    return {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+    return {key.to_user_string() for key in component.build_defs().resolve_asset_graph().get_all_asset_keys()}
 
 
 _ASSETS = {

@@ -10,7 +10,6 @@ from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.lakes.stories import change, create, put
 from cdc_pipeline_tests.support.messages import Topic, watermark
 
@@ -30,8 +29,7 @@ def test_a_statement_is_shown_and_approved(spark: SparkSession, tmp_path: Path) 
     component = CdcPipeline(name="p", source=source, lake=str(tmp_path / "lake"), ddl_policy="hold")  # type: ignore[arg-type]
 
     def run(job: str, config: dict[str, Any] | None = None) -> dg.ExecuteInProcessResult:
-        resources = dg.Definitions(resources={"spark": SparkLakehouse()})
-        definitions = dg.Definitions.merge(component.build_defs(), resources)
+        definitions = component.build_defs()
         with dg.DagsterInstance.ephemeral() as instance:
             return definitions.resolve_job_def(job).execute_in_process(
                 instance=instance,

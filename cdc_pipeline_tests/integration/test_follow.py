@@ -15,7 +15,6 @@ from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.run_fields import FollowSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.mirrors.operations import upkeep
-from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.lakes.story_lake import FIRST, LAST, StoryLake
 
 if TYPE_CHECKING:
@@ -41,8 +40,7 @@ def _job(lake: StoryLake, name: str) -> dg.JobDefinition:
         lake=lake.paths.root,
         follow=FollowSettings(idle_minutes=_IDLE_MINUTES),
     )
-    spark = dg.Definitions(resources={"spark": SparkLakehouse()}, executor=dg.in_process_executor)
-    return dg.Definitions.merge(component.build_defs(), spark).resolve_job_def(name)
+    return component.build_defs().resolve_job_def(name)
 
 
 def _run(lake: StoryLake, name: str, instance: dg.DagsterInstance) -> list[dg.DagsterEvent]:

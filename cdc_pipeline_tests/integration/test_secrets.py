@@ -41,7 +41,6 @@ from cdc_pipeline.sources.kafka import broker as broker_module
 from cdc_pipeline.sources.kafka import raw_topics
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
 from cdc_pipeline.spark.jvm import jvm
-from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.certificates import create_certificates
 from cdc_pipeline_tests.local_kafka.listeners import Listener
@@ -201,9 +200,7 @@ class Bench:
         return found
 
     def run(self, component: CdcPipeline, where: str, *, raw_only: bool = False) -> dg.ExecuteInProcessResult:
-        resources = {"spark": SparkLakehouse()}
-        definitions = dg.Definitions.merge(component.build_defs(), dg.Definitions(resources=resources))
-        job = definitions.resolve_job_def(f"{component.name}_ingest")
+        job = component.build_defs().resolve_job_def(f"{component.name}_ingest")
         result = job.execute_in_process(
             instance=self.instance,
             raise_on_error=False,

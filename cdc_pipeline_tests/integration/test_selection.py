@@ -13,7 +13,6 @@ from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.component.table_fields import RouteRule
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, read_json
 
 if TYPE_CHECKING:
@@ -45,13 +44,10 @@ def test_the_shop_with_excluded_and_renamed_tables(spark: SparkSession, tmp_path
     )
     paths = LakePaths(component.lake, "p")
 
-    def definitions() -> dg.Definitions:
-        return dg.Definitions.merge(component.build_defs(), dg.Definitions(resources={"spark": SparkLakehouse()}))
-
     def run(job: str) -> dg.ExecuteInProcessResult:
         with dg.DagsterInstance.ephemeral() as instance:
             return (
-                definitions()
+                component.build_defs()
                 .resolve_job_def(job)
                 .execute_in_process(
                     instance=instance,
@@ -82,7 +78,7 @@ def test_the_shop_with_excluded_and_renamed_tables(spark: SparkSession, tmp_path
     assert {f"{path.parent.name}.{path.name}" for path in Path(paths.table("mirror")).glob("*/*")} == {
         *MIRRORS.values()
     }
-    specs = {spec.key.path[-1]: spec for spec in definitions().resolve_all_asset_specs()}
+    specs = {spec.key.path[-1]: spec for spec in component.build_defs().resolve_all_asset_specs()}
     assert specs["codes of shop"].metadata["upstream_table"] == "shop.vouchers"
     history = spark.read.format("delta").load(paths.table("ddl_history"))
     assert {row["table"]: row["status"] for row in history.where("type <> 'QUERY'").collect()} == {

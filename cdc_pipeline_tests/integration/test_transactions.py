@@ -14,7 +14,7 @@ from cdc_pipeline.checks.open_transactions import open_transactions_result
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.pipeline import OWN_SPARK, Pipeline
 from cdc_pipeline.sources.kafka.broker import Broker, BrokerPartition
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.source import KafkaTopics
@@ -164,7 +164,8 @@ def test_uncommitted_records_are_read_on_request_only(broker: LocalBroker, spark
     _wait_for(broker, (0, 3), topic="few")
     lake = _Lake(spark, tmp_path, _source(broker, "few", **{"kafka.isolation.level": "read_uncommitted"}))
     result = dg.materialize(
-        [raw_asset(Pipeline("p", lake.source, str(tmp_path)))], resources={"spark": SparkLakehouse(driver_memory="1g")}
+        [raw_asset(Pipeline("p", lake.source, str(tmp_path)))],
+        resources={OWN_SPARK: SparkLakehouse(driver_memory="1g")},
     )
     (evaluation,) = result.get_asset_check_evaluations()
     assert (evaluation.passed, evaluation.severity) == (False, dg.AssetCheckSeverity.WARN)

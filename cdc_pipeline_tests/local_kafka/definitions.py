@@ -22,6 +22,7 @@ def defs() -> dg.Definitions:
         lake=os.environ.get(LAKE, "data/lake"),
         sensor=SensorSettings(running=True, interval_seconds=5),
         follow=FollowSettings(enabled=True),
+        spark_resource="spark",
     )
     spark = SparkLakehouse(driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "2g"))
     shared = dg.Definitions(resources={"spark": spark}, executor=dg.in_process_executor)

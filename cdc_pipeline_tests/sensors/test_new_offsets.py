@@ -17,7 +17,6 @@ from cdc_pipeline.errors import SourceError
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors.new_offsets import SensorTiming, new_offsets_sensor
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords
-from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.folders import folder, line
 
 if TYPE_CHECKING:
@@ -296,9 +295,7 @@ def test_new_files_request_a_run(instance: DagsterInstance, tmp_path: Path) -> N
     assert "there are no capture files" in _reason(_tick(source, instance, lake))
     folder(place, {"a.jsonl": line("{}", offset=1)})
     request = _request(_tick(source, instance, lake))
-    definitions = dg.Definitions.merge(
-        component.build_defs(), dg.Definitions(resources={"spark": SparkLakehouse(driver_memory="1g")})
-    )
+    definitions = component.build_defs()
     raw = dg.AssetSelection.assets(dg.AssetKey(["p", "raw_topic_snapshot"]))
     job = dg.define_asset_job("p_raw", selection=raw, executor_def=dg.in_process_executor, tags={"cdc/pipeline": "p"})
 

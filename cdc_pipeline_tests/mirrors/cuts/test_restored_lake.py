@@ -25,6 +25,7 @@ from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.operations.maintenance import Maintenance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import change, create, put, update
@@ -60,10 +61,13 @@ def _lake(stream: Stream) -> Lake:
 
 def _open(stream: Stream) -> None:
     """Opens the lake as each step of a run and `shop_rebuild` do."""
-    context: Any = SimpleNamespace(run=SimpleNamespace(run_id="test"), log=SimpleNamespace(info=print))
-    pipeline: Any = SimpleNamespace(paths=stream.paths, source=SimpleNamespace(secrets=()))
-    spark: Any = SimpleNamespace(start=lambda **_: stream.spark)
-    with open_lake(context, pipeline, spark):
+    context: Any = SimpleNamespace(
+        run=SimpleNamespace(run_id="test"),
+        log=SimpleNamespace(info=print),
+        resources=SimpleNamespace(spark=SparkLakehouse()),
+    )
+    pipeline: Any = SimpleNamespace(paths=stream.paths, source=SimpleNamespace(secrets=()), spark_resource="spark")
+    with open_lake(context, pipeline):
         pass
 
 

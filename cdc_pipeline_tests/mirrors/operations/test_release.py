@@ -26,7 +26,6 @@ from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import delta_versions, failure_texts
 from cdc_pipeline_tests.support.lakes.seen import seen
@@ -205,8 +204,7 @@ def test_the_job(lake: ReleaseLake, spark: SparkSession, tmp_path: Path) -> None
     component = CdcPipeline(name="shop", source=source, lake=lake.paths.root)
 
     def run(job: str, config: dict[str, Any] | None = None) -> dg.ExecuteInProcessResult:
-        resources = dg.Definitions(resources={"spark": SparkLakehouse()})
-        definitions = dg.Definitions.merge(component.build_defs(), resources)
+        definitions = component.build_defs()
         ops = {} if config is None else {"shop_release_letters": {"config": config}}
         with dg.DagsterInstance.ephemeral() as instance:
             return definitions.resolve_job_def(job).execute_in_process(
