@@ -54,7 +54,7 @@ venv-and-java:
 	$(BOOTSTRAP) --java
 
 demo: venv-and-java ## ingest $CDC_CAPTURES into $CDC_LAKE and show the mirrors
-	$(BIN)/python -m cdc_pipeline.demo
+	$(BIN)/cdc-pipeline run shop
 
 # Tiers: cdc_pipeline_tests/support/tiers.py.
 test: test-fast test-core ## run the tests that CI runs: ten minutes
@@ -151,7 +151,7 @@ lock: ## update requirements.lock from pyproject.toml (needs the package index)
 	echo "[lock] requirements.lock: $$(grep -c '==' requirements.lock) pins"
 
 history: venv ## print statements and changes of a table: make history LAKE=data/lake/shop TABLE=shop.orders
-	$(BIN)/python scripts/table_history.py $(LAKE) $(TABLE) $(HISTORY_FLAGS)
+	$(BIN)/cdc-pipeline history $(TABLE) --lake $(dir $(LAKE)) --name $(notdir $(LAKE)) $(HISTORY_FLAGS)
 
 docs: venv ## generate docs/pipeline.md and the rules in docs/dialects.md from their models
 	$(BIN)/python scripts/pipeline_fields.py

@@ -116,7 +116,7 @@ class LakePaths:
     def require_writable(self, spark: SparkSession) -> None:
         """Raises LakeError if the pipeline's folder cannot be created or written."""
         if self.is_local:
-            self._require_writable_folder()
+            self.require_writable_folder()
             return
         try:
             filesystem, home = hadoop_path(spark, self.home)
@@ -124,7 +124,8 @@ class LakePaths:
         except Exception as error:
             raise LakeError(f"the lake {self.root!r} cannot be written: {first_line(error)}") from error
 
-    def _require_writable_folder(self) -> None:
+    def require_writable_folder(self) -> None:
+        """`require_writable` for a local lake. Leaves nothing behind."""
         probe = Path(self.home) / f".writable-{uuid.uuid4().hex}"
         with self.remove_empty_folders():
             try:

@@ -32,7 +32,7 @@ def _demo(paths: LakePaths, home: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "CDC_CAPTURES": str(CAPTURE), "CDC_LAKE": paths.root, "DAGSTER_HOME": str(home)}
     environment |= write_defaults(home / "spark", {"spark.driver.extraJavaOptions": JVM_OPTIONS})
     return subprocess.Popen(
-        [sys.executable, "-m", "cdc_pipeline.demo"],
+        [sys.executable, "-m", "cdc_pipeline.cli.main", "run", "shop"],
         env=environment,
         cwd=Path(__file__).parents[2],
         start_new_session=True,

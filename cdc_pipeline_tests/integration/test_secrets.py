@@ -296,10 +296,8 @@ def test_a_run_and_a_tick_that_succeed(
         "app", attempt, java.java.net.URI(events.as_uri()), conf
     )
     frames: list[Any] = []
-    records = RawTopics._records
-    bench.monkeypatch.setattr(
-        RawTopics, "_records", lambda raw, *args: frames.append(records(raw, *args)) or frames[-1]
-    )
+    records = RawTopics.records
+    bench.monkeypatch.setattr(RawTopics, "records", lambda raw, *args: frames.append(records(raw, *args)) or frames[-1])
     listener.start()
     context._jsc.sc().addSparkListener(listener)
     try:

@@ -90,7 +90,7 @@ class RawTopics:
         """
         commit = Commit(raw_app_id(self.lake.paths), number, {"batch": number, **self._note(positions, lost)})
         topic_ids = frozenset(positions.topic_ids.items())
-        records = self._records(batch, topic_ids).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
+        records = self.records(batch, topic_ids).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
         frame, observation = observe_values(records)
         try:
             with small_query(self.lake.spark, sum(planned.offsets for planned in batch)):
@@ -115,7 +115,7 @@ class RawTopics:
     def _note(self, positions: Positions, lost: tuple[tuple[str, int, int, int], ...]) -> dict[str, Any]:
         return {"run_id": self.run.run_id, **positions.to_note(), "ended": sorted(self.ended), "lost": lost}
 
-    def _records(self, batch: tuple[PlannedRange, ...], topic_ids: frozenset[tuple[str, str]]) -> DataFrame:
+    def records(self, batch: tuple[PlannedRange, ...], topic_ids: frozenset[tuple[str, str]]) -> DataFrame:
         """The records of the batch as `RECORD`, with the topics' names in the lake."""
         if not batch:
             return small_frame(self.lake.spark, [], RECORD)

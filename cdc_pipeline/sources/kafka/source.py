@@ -16,18 +16,20 @@ from cdc_pipeline.sources.intake import OffsetSpan
 from cdc_pipeline.sources.kafka.broker import Broker
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
-from cdc_pipeline.sources.kafka.reading_plan import reading_plan, split_plan
+from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, reading_plan, split_plan
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import DataFrame
+
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.sources.kafka.broker import BrokerTopic
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
     from cdc_pipeline.sources.kafka.positions import TopicPartition
-    from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, ReadingPlan
+    from cdc_pipeline.sources.kafka.reading_plan import ReadingPlan
     from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
     from cdc_pipeline.sources.source import OpenTransaction, RunContext
 
@@ -111,6 +113,19 @@ class KafkaTopics:
             reads_uncommitted=self.client.reads_uncommitted,
             notes=notes,
         )
+
+    def newest_records(self, lake: Lake, run: RunContext, per_partition: int = 10) -> DataFrame | None:
+        """The newest records of each partition, at most this number, as `RECORD`. Writes nothing. None without records."""
+        topics = Broker(self.client).topics(self.selection.topics, self.selection.pattern)
+        batch = tuple(
+            PlannedRange(name, name, number, max(found.first, found.end - per_partition), found.end)
+            for name, topic in sorted(topics.items())
+            for number, found in topic.partitions.items()
+            if found.end > found.first
+        )
+        raw = RawTopics(lake, self.client, run, self.selection.ended_in_lake)
+        ids = frozenset((name, topic.topic_id) for name, topic in topics.items())
+        return raw.records(batch, ids) if batch else None
 
     def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
         known = Positions.from_note(note)

@@ -1,0 +1,137 @@
+"""`cdc-pipeline doctor`: checks what a pipeline needs, each with a remedy."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from cdc_pipeline.dialects.decode import decode
+from cdc_pipeline.errors import CdcError, redact
+from cdc_pipeline.lake.format import require_known_format
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.sources.kafka.source import KafkaTopics
+from cdc_pipeline.sources.raw_batches import newest_note
+from cdc_pipeline.sources.source import NewRecords, RunContext
+from cdc_pipeline.spark.jars import jar_packages
+from cdc_pipeline.spark.java import JavaError, require_java
+from cdc_pipeline.spark.session import own_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.pipeline import Pipeline
+
+PACKAGES = ("cdc_pipeline", "dagster", "pyspark", "delta-spark", "deltalake", "pandera", "confluent-kafka")
+_MOST_TOPICS = 50
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check."""
+
+    name: str
+    text: str
+    """What was found, or what is wrong."""
+    remedy: str = ""
+    """What to do; empty if the check passed."""
+
+    @property
+    def passed(self) -> bool:
+        return not self.remedy
+
+
+def installed_versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+def examine(pipeline: Pipeline | None, *, with_spark: bool = True) -> Iterator[Finding]:
+    """The findings, one by one, because some take seconds. Without a pipeline only what every pipeline needs.
+
+    A check that needs a failed one is left out.
+    """
+    yield Finding("versions", ", ".join(f"{name} {found}" for name, found in installed_versions().items()))
+    java = _attempt("Java", _java, "Install OpenJDK 17 or 21 and set JAVA_HOME to it")
+    yield java
+    source = None
+    if pipeline is not None:
+        source = _attempt("source", lambda: _source(pipeline), _SOURCE_REMEDY)
+        yield source
+        if pipeline.paths.is_local:
+            yield _attempt("lake", lambda: _folder(pipeline), _LAKE_REMEDY)
+    if not with_spark or not java.passed:
+        return
+    started = _attempt("Spark and jars", _spark, _JARS_REMEDY)
+    yield started
+    if pipeline is None or not started.passed:
+        return
+    spark = own_spark().session
+    yield _attempt("lake format", lambda: _format(pipeline, spark), _LAKE_REMEDY)
+    if isinstance(pipeline.source, KafkaTopics) and source is not None and source.passed:
+        yield _attempt("dialects", lambda: _dialects(pipeline, spark), _DIALECT_REMEDY)
+
+
+_SOURCE_REMEDY = "Correct the fields of `source` (docs/kafka.md, docs/storage.md), or ask who runs the broker"
+_LAKE_REMEDY = "Choose another `lake`, or give this user the right to write there"
+_JARS_REMEDY = (
+    "The first start downloads jars from Maven Central: allow it, or set spark.jars.ivySettings to a mirror "
+    "(docs/performance.md, Scale out)"
+)
+_DIALECT_REMEDY = "Only Canal-JSON of TiCDC, Canal and DataWorks is supported: see docs/dialects.md, and check `topics`"
+
+
+def _attempt(name: str, check: Callable[[], str], remedy: str) -> Finding:
+    try:
+        return Finding(name, check())
+    except (CdcError, JavaError, OSError) as error:
+        return Finding(name, str(error), remedy)
+
+
+def _java() -> str:
+    java = require_java()
+    return f"{java.version} at {java.path}"
+
+
+def _source(pipeline: Pipeline) -> str:
+    try:
+        found = pipeline.source.find_new_records(newest_note(pipeline.paths))
+    except CdcError as error:
+        raise type(error)(redact(str(error), pipeline.source.secrets)) from None
+    return f"{pipeline.source.location}: {found.summary if isinstance(found, NewRecords) else found.reason}"
+
+
+def _folder(pipeline: Pipeline) -> str:
+    pipeline.paths.require_writable_folder()
+    return f"{pipeline.paths.home} can be written"
+
+
+def _spark() -> str:
+    return f"Spark {own_spark().session.version} with {', '.join(jar_packages())}"
+
+
+def _format(pipeline: Pipeline, spark: SparkSession) -> str:
+    lake = Lake(spark, pipeline.paths)
+    require_known_format(lake)
+    return f"{lake.paths.home} {'is readable' if lake.exists('raw_topic_snapshot') else 'is empty'}"
+
+
+def _dialects(pipeline: Pipeline, spark: SparkSession) -> str:
+    """The dialects of the newest records by topic. Raises CdcError if a topic has records of none only."""
+    assert isinstance(pipeline.source, KafkaTopics)
+    records = pipeline.source.newest_records(Lake(spark, pipeline.paths), RunContext("doctor", lambda _: None))
+    if records is None:
+        return "the topics have no records yet"
+    counts = decode(records.selectExpr("0L AS batch_id", "*"), pipeline.dialect).groupBy("topic", "dialect").count()
+    by_topic: dict[str, list[str]] = {}
+    for row in counts.orderBy("topic", "dialect").collect():
+        if row["dialect"] is not None:
+            by_topic.setdefault(row["topic"], []).append(row["dialect"])
+    unknown = sorted({row["topic"] for row in counts.collect()} - by_topic.keys())
+    if unknown:
+        raise CdcError(f"the newest records of {', '.join(unknown[:_MOST_TOPICS])} are of no known dialect")
+    shown = list(by_topic.items())[:_MOST_TOPICS]
+    more = f" and {len(by_topic) - len(shown)} more topics" if len(by_topic) > len(shown) else ""
+    return "; ".join(f"{topic}: {', '.join(found)}" for topic, found in shown) + more

@@ -1,0 +1,263 @@
+"""The command `cdc-pipeline`."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import dagster as dg
+
+from cdc_pipeline.cli import doctor as checks
+from cdc_pipeline.cli.declared import capture_pipeline, json_default, lake_pipeline_name, project_pipeline
+from cdc_pipeline.cli.history import history_lines, message_value, table_history
+from cdc_pipeline.cli.readable_lake import readable_lake
+from cdc_pipeline.cli.runs import ingest, run_job
+from cdc_pipeline.cli.status import open_metrics, read_status, status_lines, table_lines
+from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError
+from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.spark.java import JavaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdc_pipeline.cli.declared import DeclaredPipeline
+    from cdc_pipeline.lake.lake import Lake
+
+_DEFAULT_NAME = "captures"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Canal-JSON change topics to mirror tables in Delta Lake.
+
+    A pipeline is the one that the Dagster project of the working directory declares (--project names another folder,
+    PIPELINE one of several), or is given by --captures and --lake.
+    """
+
+
+def main() -> None:
+    """The entry point: errors become one line and exit code 1."""
+    for kind in (dg.BetaWarning, dg.PreviewWarning):  # of Dagster's own classes
+        warnings.filterwarnings("ignore", category=kind)
+    try:
+        cli(standalone_mode=False)
+    except (CdcError, JavaError) as error:
+        click.secho(f"error: {error}", fg="red", err=True)
+        sys.exit(1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+
+
+def _declared(captures: str | None, lake: str | None, project: Path, name: str | None) -> DeclaredPipeline:
+    if captures is None:
+        if lake is not None:
+            raise DeclarationError("--lake needs --captures here: the lake of a declared pipeline is in its file")
+        return project_pipeline(project, name)
+    if lake is None:
+        raise DeclarationError("--captures needs --lake, the folder of the lake")
+    return capture_pipeline(captures, lake, name or _DEFAULT_NAME)
+
+
+_PROJECT = click.option(
+    "--project", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder in the Dagster project."
+)
+_NAME = click.argument("pipeline", required=False)
+
+
+def _source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that name a pipeline with a source. The command receives `declared`."""
+
+    @_NAME
+    @_PROJECT
+    @click.option("--captures", type=click.Path(), help="Folder of capture files, instead of a project.")
+    @click.option("--lake", help="Folder or Hadoop URI of the lake, with --captures.")
+    @functools.wraps(command)
+    def with_pipeline(
+        pipeline: str | None, project: Path, captures: str | None, lake: str | None, **others: Any
+    ) -> None:
+        command(_declared(captures, lake, project, pipeline), **others)
+
+    return with_pipeline
+
+
+def _lake_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that name a pipeline to read. The command receives its `Lake`."""
+
+    @_PROJECT
+    @click.option("--lake", help="Folder or Hadoop URI of the lake, instead of a project.")
+    @click.option("--name", help="The pipeline, if there are several.")
+    @functools.wraps(command)
+    def with_lake(project: Path, lake: str | None, name: str | None, **others: Any) -> None:
+        paths = (
+            LakePaths(lake, name or lake_pipeline_name(lake))
+            if lake
+            else project_pipeline(project, name).pipeline.paths
+        )
+        command(readable_lake(paths), **others)
+
+    return with_lake
+
+
+@cli.command()
+@_source_options
+def run(declared: DeclaredPipeline) -> None:
+    """Ingest new records, decode them and advance the mirrors, once.
+
+    The run is stored in the Dagster instance of DAGSTER_HOME if that is set.
+    """
+    finished = ingest(declared)
+    for line in finished.warnings:
+        click.secho(f"warning: {line}", fg="yellow")
+    click.echo()
+    click.echo("\n".join(status_lines(read_status(readable_lake(declared.pipeline.paths)))))
+
+
+@cli.command()
+@_source_options
+def follow(declared: DeclaredPipeline) -> None:
+    """Ingest batch after batch in one Spark session, as the fields `follow` and `sensor` say, until Ctrl-C."""
+    click.echo(f"• following {declared.pipeline.source.location} into {declared.pipeline.lake}; Ctrl-C ends it")
+    _finish(run_job(declared, "follow"))
+
+
+@cli.command()
+@_source_options
+@click.option("--tables", multiple=True, metavar="PATTERN", help="Rebuild these mirrors only; * for all.")
+def rebuild(declared: DeclaredPipeline, tables: tuple[str, ...]) -> None:
+    """Rebuild change log and mirrors from the raw records, and replace the tables that differ."""
+    config = {f"{declared.pipeline.name}_rebuild_all": {"config": {"tables": list(tables)}}}
+    _finish(run_job(declared, "rebuild", config))
+
+
+def _finish(finished: Any) -> None:
+    if not finished.result.success:
+        raise TerminalError("\n".join(finished.failures))
+    for line in finished.warnings:
+        click.secho(f"warning: {line}", fg="yellow")
+
+
+@cli.command()
+@_lake_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--openmetrics", type=click.Path(path_type=Path), help="Write an OpenMetrics file instead.")
+def status(lake: Lake, as_json: bool, openmetrics: Path | None) -> None:
+    """Show mirrors, lag, gaps, held statements and dead letters."""
+    found = read_status(lake)
+    if openmetrics is not None:
+        # a scraper never sees half of a file
+        temporary = openmetrics.with_name(f"{openmetrics.name}.tmp")
+        temporary.write_text(open_metrics(found), encoding="utf-8")
+        temporary.replace(openmetrics)
+    elif as_json:
+        click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(status_lines(found)))
+
+
+@cli.command()
+@click.argument("table")
+@click.argument("key", nargs=-1)
+@_lake_options
+@click.option("--where", multiple=True, metavar="COLUMN=TEXT", help="Only changes with this text before or after.")
+@click.option("--last", type=int, metavar="N", help="Only the last N entries.")
+@click.option("--messages", is_flag=True, help="Print the message of each entry, too.")
+def history(
+    lake: Lake, table: str, key: tuple[str, ...], where: tuple[str, ...], last: int | None, messages: bool
+) -> None:
+    """Show the DDL and every change of TABLE (database.table, as upstream names it), or of its row KEY.
+
+    KEY is the text of each key column, in the order of the message's key: 7, or 7 2026-11-22.
+    """
+    database, dot, name = table.partition(".")
+    if not dot:
+        raise click.BadParameter(f"expected database.table, found {table!r}", param_hint="TABLE")
+    pairs = [pair.partition("=") for pair in where]
+    if not all(equals for _, equals, _ in pairs):
+        raise click.BadParameter(f"expected COLUMN=TEXT, found {list(where)}", param_hint="--where")
+    rows = table_history(lake, database, name, {column: text for column, _, text in pairs}, key)
+    shown = rows[-last:] if last else rows
+    for row, line in zip(shown, history_lines(shown), strict=True):
+        click.echo(line)
+        if messages:
+            click.echo(f"    message {(message_value(lake, row) or b'').decode(errors='replace')}")
+    if not rows:
+        raise DeclarationError(
+            f"the change log of {lake.paths.pipeline} has nothing of {table} {' '.join(key)}".rstrip()
+        )
+
+
+@cli.command()
+@_lake_options
+@click.option("--rule", help="Only letters of this rule.")
+@click.option("--last", type=int, default=20, metavar="N", help="Only the last N; 20 by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the message.")
+def letters(lake: Lake, rule: str | None, last: int, as_json: bool) -> None:
+    """Show dead letters: records and rows that broke a rule."""
+    columns = ["batch_id", "topic", "partition", "offset", "rule", "database", "table", "column", "reason"]
+    where: list[Any] = [("rule", "=", rule)] if rule else []
+    found = read_rows(lake, "dead_letters", *where, columns=[*columns, *(["value"] if as_json else [])])
+    found.sort(key=lambda row: (row["batch_id"], row["topic"], row["partition"], row["offset"]))
+    if as_json:
+        click.echo(json.dumps(found[-last:], indent=2, ensure_ascii=False, default=json_default))
+        return
+    rows = [
+        (
+            f"{row['topic']}/{row['partition']}@{row['offset']}",
+            row["rule"],
+            ".".join(filter(None, (row["database"], row["table"]))),
+            row["reason"] or "",
+        )
+        for row in found[-last:]
+    ]
+    click.echo("\n".join(table_lines(("position", "rule", "table", "reason"), rows)) if rows else "no dead letters")
+    if len(found) > last:
+        click.echo(f"({len(found) - last} earlier ones are not shown)")
+
+
+@cli.command()
+@_NAME
+@_PROJECT
+@click.option("--captures", type=click.Path(), help="Folder of capture files, instead of a project.")
+@click.option("--lake", help="Folder or Hadoop URI of the lake, with --captures.")
+@click.option("--no-spark", is_flag=True, help="Leave out what needs a start of Spark.")
+def doctor(pipeline: str | None, project: Path, captures: str | None, lake: str | None, no_spark: bool) -> None:
+    """Check Java, jars, lake, source and versions, each with a remedy. Exit code 1 if a check fails."""
+    declared = None
+    try:
+        declared = _declared(captures, lake, project, pipeline)
+    except DeclarationError as error:
+        _print_finding(checks.Finding("pipeline", str(error), "Run this command in the folder of a Dagster project"))
+    failed = declared is None
+    for finding in checks.examine(None if declared is None else declared.pipeline, with_spark=not no_spark):
+        _print_finding(finding)
+        failed |= not finding.passed
+    if failed:
+        sys.exit(1)
+
+
+def _print_finding(finding: checks.Finding) -> None:
+    mark = click.style("ok  ", fg="green") if finding.passed else click.style("FAIL", fg="red")
+    click.echo(f"{mark} {finding.name}: {finding.text}")
+    if not finding.passed:
+        click.echo(f"     {finding.remedy}")
+
+
+@cli.command(name="version")
+def show_version() -> None:
+    """Show the versions of this package and of what it uses."""
+    for name, found in checks.installed_versions().items():
+        click.echo(f"{name} {found}")
+
+
+if __name__ == "__main__":
+    main()

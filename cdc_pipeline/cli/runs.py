@@ -1,0 +1,124 @@
+"""Runs a job of a pipeline in this process, with its progress on stdout."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+import dagster as dg
+
+from cdc_pipeline.cli.readable_lake import readable_lake
+from cdc_pipeline.errors import TerminalError
+from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cdc_pipeline.cli.declared import DeclaredPipeline
+
+RAW = "raw_topic_snapshot"
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    result: dg.ExecuteInProcessResult
+    step_seconds: Mapping[str, float]
+
+    @property
+    def failures(self) -> list[str]:
+        """One line per failed step: the description of its failure, or the innermost exception."""
+        lines = []
+        for event in self.result.all_events:
+            if not event.is_step_failure:
+                continue
+            failure = event.step_failure_data
+            if failure.user_failure_data is not None and failure.user_failure_data.description:
+                lines.append(failure.user_failure_data.description)
+                continue
+            error = failure.error
+            while error is not None and error.cause is not None:
+                error = error.cause
+            lines.append(error.message.strip() if error is not None else f"step {event.step_key} failed")
+        return lines or ["the run failed; its log above has the reason"]
+
+    @property
+    def warnings(self) -> list[str]:
+        """One line per failed check, of its newest evaluation."""
+        newest = {check.check_name: check for check in self.result.get_asset_check_evaluations()}
+        lines = []
+        for name, check in newest.items():
+            if not check.passed:
+                details = "; ".join(f"{label}: {value.value}" for label, value in check.metadata.items())
+                lines.append(f"check {name}: {check.description} ({details})")
+        return lines
+
+
+class _ProgressLines(logging.Handler):
+    """Prints the log messages of steps, without Dagster's events."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "dagster_event", None) is None and record.levelno >= logging.INFO:
+            message = getattr(record, "dagster_meta", {}).get("orig_message") or record.getMessage()
+            click.echo(f"  {message}")
+
+
+@dg.logger
+def progress_lines(_: dg.InitLoggerContext) -> logging.Logger:
+    logger = logging.Logger("cdc_pipeline.cli")
+    logger.addHandler(_ProgressLines())
+    return logger
+
+
+def run_job(declared: DeclaredPipeline, job: str, config: Mapping[str, Any] | None = None) -> FinishedRun:
+    """Runs `<pipeline>_<job>`. `config`: configuration of its op or assets.
+
+    Stores the run in the Dagster instance of DAGSTER_HOME, if it is set, and nowhere else.
+    """
+    with_lines = dg.Definitions.merge(declared.definitions, dg.Definitions(loggers={"console": progress_lines}))
+    # without loggers in the run config, Dagster's own logger prints every event
+    run_config: dict[str, Any] = {"loggers": {"console": {"config": {}}}, **({"ops": config} if config else {})}
+    home = os.environ.get("DAGSTER_HOME")
+    with dg.DagsterInstance.get() if home else dg.DagsterInstance.ephemeral() as instance:
+        result = with_lines.resolve_job_def(f"{declared.component.name}_{job}").execute_in_process(
+            instance=instance, raise_on_error=False, run_config=run_config
+        )
+        steps = instance.get_run_step_stats(result.run_id)
+    seconds = {
+        step.step_key.split("__")[-1]: step.end_time - step.start_time
+        for step in steps
+        if step.start_time is not None and step.end_time is not None
+    }
+    return FinishedRun(result, seconds)
+
+
+def ingest(declared: DeclaredPipeline) -> FinishedRun:
+    """Runs `<pipeline>_ingest` and says what it did. Raises TerminalError with the errors of a failed run."""
+    pipeline, started = declared.pipeline, time.monotonic()
+    click.echo(f"• running {pipeline.name}_ingest: {pipeline.source.location} into {pipeline.lake}")
+    run = run_job(declared, "ingest")
+    if not run.result.success:
+        raise TerminalError("\n".join(run.failures))
+    (raw,) = run.result.asset_materializations_for_node(f"{pipeline.name}__{RAW}")
+    cuts = [
+        found
+        for found in run.result.asset_materializations_for_node(f"{pipeline.name}_mirrors")
+        if "published" in found.metadata
+    ]
+    if not any(cut.metadata["published"].value for cut in cuts):
+        records = int(str(raw.metadata["records"].value))
+        click.echo(f"• {_why_no_cut(declared, records)}")
+    seconds = {**run.step_seconds, "total": time.monotonic() - started}
+    click.echo("• time: " + ", ".join(f"{stage} {spent:.0f} s" for stage, spent in seconds.items()))
+    return run
+
+
+def _why_no_cut(declared: DeclaredPipeline, records: int) -> str:
+    if not records:
+        return "no new records: the mirrors did not change"
+    lake = readable_lake(declared.pipeline.paths)
+    reason = read_progress(lake, published_cut(lake)).blocking_reason()
+    return f"{records} new records are pending: {reason}"

@@ -1,0 +1,203 @@
+"""The state of a pipeline as its lake has it: mirrors, lag, gaps, held statements and dead letters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.tables.consistent_cuts import read_newest_cut
+from cdc_pipeline.lake.tables.ddl_history import APPLIED, DUPLICATE, NO_EFFECT, NOT_INCLUDED
+from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries, tso_datetime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdc_pipeline.lake.lake import Lake
+    from cdc_pipeline.mirrors.changes.progress import PublishedCut
+    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
+
+_DONE = (APPLIED, NO_EFFECT, DUPLICATE, NOT_INCLUDED)
+
+
+@dataclass(frozen=True)
+class PipelineStatus:
+    pipeline: str
+    cut: PublishedCut
+    published_at: datetime | None
+    mirrors: tuple[MirrorEntry, ...]
+    dead_letters: dict[str, int]
+    """Rule → number of dead letters."""
+    open_statements: dict[str, int]
+    """Status → number of DDL statements that are not applied."""
+    waiting_changes: int
+    """Row changes that are decoded and not in a cut."""
+    blocked_by: str
+    """Why the mirrors cannot advance, if changes wait."""
+
+    @property
+    def resolved_time(self) -> datetime | None:
+        return tso_datetime(self.cut.resolved_tso)
+
+    def lag_seconds(self, now: datetime | None = None) -> float | None:
+        """How far the mirrors are behind the clock; None without TSOs and heartbeats."""
+        resolved = self.resolved_time
+        if resolved is None and self.cut.heartbeats:
+            resolved = datetime.fromtimestamp(min(self.cut.heartbeats.values()) / 1000, timezone.utc)
+        return None if resolved is None else ((now or datetime.now(timezone.utc)) - resolved).total_seconds()
+
+    def to_json(self) -> dict[str, Any]:
+        """The status as values of JSON."""
+        lag = self.lag_seconds()
+        return {
+            "pipeline": self.pipeline,
+            "cut": self.cut.cut_id,
+            "resolved_tso": self.cut.resolved_tso,
+            "resolved_time": _text(self.resolved_time),
+            "published_at": _text(self.published_at),
+            "lag_seconds": None if lag is None else round(lag, 1),
+            "pending_changes": self.cut.pending + self.waiting_changes,
+            "blocked_by": self.blocked_by or None,
+            "dead_letters": self.dead_letters,
+            "open_statements": self.open_statements,
+            "held": [
+                {"table": str(table.name), "statement": str(table.statement), "rows": table.rows, "error": table.error}
+                for table in self.cut.held
+            ],
+            "mirrors": [
+                {
+                    "table": str(entry.name),
+                    "rows": entry.rows,
+                    "columns": entry.columns,
+                    "delta_version": entry.version,
+                    "gaps": list(entry.gaps),
+                    "path": entry.path,
+                }
+                for entry in self.mirrors
+            ],
+        }
+
+
+def read_status(lake: Lake) -> PipelineStatus:
+    """Reads the newest cut, and what came after it."""
+    cut, row = published_cut(lake), read_newest_cut(lake)
+    progress = read_progress(lake, cut)
+    letters = read_rows(lake, "dead_letters", columns=["rule"])
+    statements = Counter(row["status"] for row in read_rows(lake, "ddl_history", columns=["status"]))
+    return PipelineStatus(
+        lake.paths.pipeline,
+        cut,
+        None if row is None else row["published_at"],
+        published_entries(cut, lake.paths),
+        dict(sorted(Counter(letter["rule"] for letter in letters).items())),
+        {status: count for status, count in sorted(statements.items()) if status not in _DONE},
+        progress.new_row_changes,
+        progress.blocking_reason() if progress.new_row_changes else "",
+    )
+
+
+def _text(time: datetime | None) -> str | None:
+    return None if time is None else time.astimezone(timezone.utc).isoformat(timespec="milliseconds")
+
+
+# ---- text
+
+
+def status_lines(status: PipelineStatus) -> list[str]:
+    """The status for a terminal: a table of the mirrors, and a line for everything that needs attention."""
+    resolved, lag = status.resolved_time, status.lag_seconds()
+    if resolved is not None:
+        moment = f"resolved TSO {status.cut.resolved_tso} ({_text(resolved)})"
+    else:
+        moment = "without TSOs" if status.cut.cut_id else "no cut yet"
+    behind = "" if lag is None else f", {_duration(lag)} behind the clock"
+    lines = [f"pipeline {status.pipeline}: cut {status.cut.cut_id}, {moment}{behind}"]
+    if status.mirrors:
+        rows = [
+            (str(entry.name), f"{entry.rows:,}", str(entry.columns), str(entry.version), str(len(entry.gaps)))
+            for entry in status.mirrors
+        ]
+        lines += ["", *table_lines(("mirror", "rows", "columns", "version", "gaps"), rows, right=(1, 2, 3, 4)), ""]
+    for entry in status.mirrors:
+        lines += [f"gap of {entry.name}: {gap}" for gap in entry.gaps]
+    for table in status.cut.held:
+        lines.append(f"held: {table.name} since {table.statement}, {table.rows:,} row changes wait ({table.gap})")
+    lines += [f"dead letters: {count:,} of rule {rule}" for rule, count in status.dead_letters.items()]
+    lines += [f"DDL statements {name}: {count:,}" for name, count in status.open_statements.items()]
+    if status.waiting_changes:
+        lines.append(f"{status.waiting_changes:,} decoded row changes wait: {status.blocked_by}")
+    return lines
+
+
+def table_lines(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
+    """A table with aligned columns. `right`: the columns that are aligned to the right."""
+    widths = [max(len(row[index]) for row in (head, *rows)) for index in range(len(head))]
+    lines = []
+    for row in (head, tuple("-" * width for width in widths), *rows):
+        cells = (
+            cell.rjust(width) if index in right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+# ---- OpenMetrics
+
+
+def open_metrics(status: PipelineStatus) -> str:
+    """The status in the OpenMetrics text format, for the textfile collector of Prometheus' node exporter."""
+    pipeline = {"pipeline": status.pipeline}
+    lag = status.lag_seconds()
+    families: list[tuple[str, str, list[tuple[dict[str, str], float]]]] = [
+        ("cdc_cut", "Id of the newest cut.", [(pipeline, status.cut.cut_id)]),
+        ("cdc_lag_seconds", "Lag of the mirrors behind the clock.", [] if lag is None else [(pipeline, round(lag, 1))]),
+        (
+            "cdc_pending_changes",
+            "Row changes in no cut yet.",
+            [(pipeline, status.cut.pending + status.waiting_changes)],
+        ),
+        ("cdc_held_tables", "Held and quarantined tables.", [(pipeline, len(status.cut.held))]),
+        (
+            "cdc_dead_letters",
+            "Dead letters by rule.",
+            [({**pipeline, "rule": rule}, count) for rule, count in status.dead_letters.items()],
+        ),
+        (
+            "cdc_mirror_rows",
+            "Rows of a mirror.",
+            [({**pipeline, "table": str(entry.name)}, entry.rows) for entry in status.mirrors],
+        ),
+        (
+            "cdc_mirror_gaps",
+            "Gaps of a mirror.",
+            [({**pipeline, "table": str(entry.name)}, len(entry.gaps)) for entry in status.mirrors],
+        ),
+        (
+            "cdc_mirror_version",
+            "Delta version of a mirror.",
+            [({**pipeline, "table": str(entry.name)}, entry.version) for entry in status.mirrors],
+        ),
+    ]
+    lines = []
+    for name, text, samples in families:
+        lines += [f"# TYPE {name} gauge", f"# HELP {name} {text}"]
+        lines += [f"{name}{{{_labels(labels)}}} {value}" for labels, value in samples]
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def _labels(labels: dict[str, str]) -> str:
+    escaped = {
+        name: value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name, value in labels.items()
+    }
+    return ",".join(f'{name}="{value}"' for name, value in escaped.items())

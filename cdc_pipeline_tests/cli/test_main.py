@@ -1,0 +1,212 @@
+"""The command `cdc-pipeline` on a lake that it filled itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from cdc_pipeline.cli.main import cli, main
+from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline_tests.support.folders import folder
+from cdc_pipeline_tests.support.lakes.stories import create, put, update
+from cdc_pipeline_tests.support.messages import Topic, tso, watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BROKEN = '{"id": 0, "database": "db"}'
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class _Filled:
+    folder: Path
+
+    @property
+    def source(self) -> list[str]:
+        return ["--captures", str(self.folder / "captures"), "--lake", str(self.folder / "lake")]
+
+    @property
+    def lake(self) -> list[str]:
+        return ["--lake", str(self.folder / "lake")]
+
+
+def _invoke(*arguments: str) -> str:
+    """The output of the command. Raises its error."""
+    found = CliRunner().invoke(cli, list(arguments), catch_exceptions=False, standalone_mode=False)
+    if found.exception is not None:
+        raise found.exception
+    return found.output
+
+
+def _send(place: Path, name: str, *messages: tuple[str, int] | str, until: int) -> None:
+    topic = Topic("topic") if name == "1.jsonl" else Topic("other")
+    for message in messages:
+        topic.send(*((message,) if isinstance(message, str) else message))
+    for partition in (0, 1):
+        topic.send(watermark(until), partition)
+    topic.write(place / "captures", name)
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> _Filled:  # noqa: ARG001  # its session is used
+    place = tmp_path_factory.mktemp("cli")
+    _send(
+        place,
+        "1.jsonl",
+        create("t", 1),
+        put("t", 2, "1", "a"),
+        update("t", 3, ("1", "a"), ("1", "b")),
+        _BROKEN,
+        until=9,
+    )
+    made = _Filled(place)
+    output = _invoke("run", *made.source, "orders")
+    assert "batch 1: 6 new records from 1 files" in output
+    assert "warning: check no_dead_letters" in output
+    assert f"pipeline orders: cut 1, resolved TSO {tso(9)}" in output
+    assert "db.t       1        2" in output
+    return made
+
+
+@pytest.mark.core(2)
+def test_a_run_without_new_records_says_so(filled: _Filled) -> None:
+    output = _invoke("run", *filled.source, "orders")
+    assert "no new records: the mirrors did not change" in output
+
+
+def test_status_as_text_json_and_metrics(filled: _Filled, tmp_path: Path) -> None:
+    text = _invoke("status", *filled.lake)
+    assert text.startswith(f"pipeline orders: cut 1, resolved TSO {tso(9)} (")
+    assert "dead letters: 1 of rule " in text
+    found = json.loads(_invoke("status", *filled.lake, "--name", "orders", "--json"))
+    assert (found["cut"], found["resolved_tso"], found["pending_changes"]) == (1, tso(9), 0)
+    (mirror,) = found["mirrors"]
+    assert (mirror["table"], mirror["rows"], mirror["columns"]) == ("db.t", 1, 2)
+    file = tmp_path / "cdc.prom"
+    _invoke("status", *filled.lake, "--openmetrics", str(file))
+    metrics = file.read_text(encoding="utf-8")
+    assert 'cdc_mirror_rows{pipeline="orders",table="db.t"} 1\n' in metrics
+    assert metrics.endswith("# EOF\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["cdc.prom"]
+
+
+def test_history_of_a_row_with_its_messages(filled: _Filled) -> None:
+    changes = [line for line in _invoke("history", "db.t", "1", *filled.lake).splitlines() if "UPDATE" in line]
+    assert len(changes) == 1
+    assert changes[0].startswith("batch 1 topic/")
+    of_another = _invoke("history", "db.t", "7", *filled.lake)
+    assert "UPDATE" not in of_another
+    assert "DDL CREATE TABLE" in of_another
+    last = _invoke("history", "db.t", *filled.lake, "--where", "v=b", "--last", "1", "--messages")
+    assert "after  {'id': '1', 'v': 'b'}" in last
+    assert 'message {"id"' in last
+    with pytest.raises(DeclarationError, match=r"nothing of db\.unknown 1"):
+        _invoke("history", "db.unknown", "1", *filled.lake)
+
+
+def test_dead_letters(filled: _Filled) -> None:
+    assert "topic/0@" in _invoke("letters", *filled.lake)
+    (letter,) = json.loads(_invoke("letters", *filled.lake, "--json"))
+    assert letter["value"] == _BROKEN
+    assert _invoke("letters", *filled.lake, "--rule", "other").strip() == "no dead letters"
+
+
+def test_rebuild_of_an_intact_lake_changes_nothing(filled: _Filled) -> None:
+    before = _invoke("status", *filled.lake, "--json")
+    _invoke("rebuild", *filled.source, "orders", "--tables", "db.t")
+    after = json.loads(_invoke("status", *filled.lake, "--json"))
+    assert after["mirrors"] == json.loads(before)["mirrors"]
+
+
+def test_doctor_finds_everything_in_order(filled: _Filled) -> None:
+    output = _invoke("doctor", *filled.source, "orders")
+    assert "FAIL" not in output
+    for check in ("versions", "Java", "source", "lake", "Spark and jars", "lake format"):
+        assert f"ok   {check}: " in output
+
+
+def test_a_run_that_fails_has_an_error(spark: SparkSession, tmp_path: Path) -> None:  # noqa: ARG001  # its session is used
+    folder(tmp_path / "captures", {"a.jsonl": b"no record\n"})
+    with pytest.raises(TerminalError, match="not a complete Kafka record"):
+        _invoke("run", *_Filled(tmp_path).source)
+
+
+# ---- without Spark
+
+
+def test_doctor_names_a_remedy_for_each_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    (tmp_path / "file").write_text("")
+    arguments = [
+        "doctor",
+        "--no-spark",
+        "--captures",
+        str(tmp_path / "none"),
+        "--lake",
+        str(tmp_path / "file" / "lake"),
+    ]
+    found = CliRunner().invoke(cli, arguments)
+    assert found.exit_code == 1
+    failed = [line.split(":")[0] for line in found.output.splitlines() if line.startswith("FAIL")]
+    assert failed == ["FAIL Java", "FAIL source", "FAIL lake"]
+    assert "Install OpenJDK 17 or 21" in found.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "--captures", "x"], "--captures needs --lake"),
+        (["run", "--lake", "x"], "--lake needs --captures"),
+        (["run", "--captures", "x", "--lake", "l", "1st"], "'1st' is not a pipeline name"),
+        (["run", "--project", "{root}", "unknown"], "has no pipeline 'unknown'; its pipelines: shop"),
+        (["run", "--project", "{empty}"], "has no project that can be loaded"),
+        (["status", "--lake", "{empty}"], "has 0 pipelines"),
+        (["status", "--lake", "{empty}", "--name", "p"], "there is no pipeline 'p' in the lake"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+@pytest.mark.filterwarnings(
+    "ignore::dagster.BetaWarning",
+    "ignore::dagster.PreviewWarning",
+    # Dagster parses YAML with a deprecated call of pydantic
+    "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20",
+)
+def test_what_is_wrong_with_a_command(arguments: list[str], expected: str, tmp_path: Path) -> None:
+    places = {"{root}": str(_ROOT), "{empty}": str(tmp_path)}
+    with pytest.raises(CdcError) as raised:
+        _invoke(*(places.get(argument, argument) for argument in arguments))
+    assert expected in str(raised.value)
+
+
+def test_the_entry_point_prints_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def run(*arguments: str) -> tuple[Any, str]:
+        monkeypatch.setattr(sys, "argv", ["cdc-pipeline", *arguments])
+        with pytest.raises(SystemExit) as raised:
+            main()
+        return raised.value.code, capsys.readouterr().err
+
+    code, errors = run("status", "--lake", str(tmp_path))
+    assert (code, errors.count("\n")) == (1, 1)
+    assert errors.startswith("error: the lake ")
+    assert run("nonsense")[0] == 2
+
+
+def test_versions() -> None:
+    assert [line.split()[0] for line in _invoke("version").splitlines()][:3] == ["python", "cdc_pipeline", "dagster"]
+
+
+def test_paths_of_the_lake_option(tmp_path: Path) -> None:
+    (tmp_path / "one" / "raw_topic_snapshot").mkdir(parents=True)
+    with pytest.raises(DeclarationError, match="no pipeline 'one'"):  # the folder is not a table
+        _invoke("status", "--lake", str(tmp_path))
+    assert LakePaths(str(tmp_path), "one").home == str(tmp_path / "one")
