@@ -171,7 +171,7 @@ docs: venv ## generate docs/pipeline.md and the rules in docs/dialects.md from t
 docs-site: .venv-docs/installed ## build the documentation site into site/
 	# not --quiet, with which --strict counts no warnings
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
-	echo "open site/index.html"
+	echo "open site/index.html, or with search: $(PYTHON) -m http.server --directory site"
 
 screenshots: venv-and-java ## take the pictures in docs/images again (needs Chromium): five minutes
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
