@@ -173,7 +173,7 @@ docs-site: .venv-docs/installed ## build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 	echo "open site/index.html, or with search: $(PYTHON) -m http.server --directory site"
 
-screenshots: venv-and-java ## take the pictures in docs/images again (needs Chromium): five minutes
+screenshots: venv-and-java ## take the pictures in docs/images again (needs Chromium)
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
 		{ echo "chromium is not on PATH; on Debian: apt-get install chromium" >&2; exit 1; }
 	CDC_PICTURES=docs/images $(BIN)/python -m pytest cdc_pipeline_tests/integration/test_ui.py
