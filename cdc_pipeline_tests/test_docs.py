@@ -126,6 +126,16 @@ def _without_fences(document: Path) -> str:
     return re.sub(r"^ *```.*?^ *```$", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
+def test_messages_of_the_code_name_existing_pages_and_sections() -> None:
+    """As in `docs/operations.md (A damaged log)` or `docs/operations.md, Upgrade`: the begin of a heading."""
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "cdc_pipeline").rglob("*.py"))
+    named = re.findall(r"\b(docs/[a-z/-]+\.md)(?: \(|, )?([A-Z][\w ]+)?", text)
+    assert len([section for _, section in named if section]) > 4
+    for page, section in named:
+        assert (ROOT / page).exists(), page
+        assert not section or f"# {section}" in (ROOT / page).read_text(encoding="utf-8"), f"{page}: {section}"
+
+
 def test_the_index_and_the_site_have_every_page() -> None:
     pages = sorted([*(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")), *BESIDE])
     assert sorted(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)) == pages
