@@ -36,7 +36,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help wheel venv venv-and-java demo test test-fast test-core test-all test-changed bench bench-end-to-end \
 	bench-tables bench-growth bench-memory bench-start bench-days bench-latency bench-many-topics bench-warm-batch \
-	bench-quick lint format lock history docs ui kafka-demo clean
+	bench-quick lint format lock history docs docs-site screenshots ui kafka-demo clean
 
 # Dagster reads dagster.yaml from DAGSTER_HOME, and stores its data there.
 demo ui kafka-demo: export DAGSTER_HOME := $(CURDIR)
@@ -137,7 +137,10 @@ format: venv ## format the code and apply ruff's fixes
 
 # --universal: one lock for every Python and system, with markers. --python-version: the oldest supported Python.
 # The --no-emit flags and --no-header keep the local package index and command line out of the file.
-lock: ## update requirements.lock from pyproject.toml (needs the package index)
+COMPILE = pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-annotate --no-header $(LOCK_FLAGS)
+
+lock: ## update the two locks from pyproject.toml (needs the package index)
 	set -e; uv=uv; \
 	if ! command -v uv >/dev/null; then \
 		echo "[lock] uv is not on PATH; installing it into a temporary environment ..."; \
@@ -146,9 +149,9 @@ lock: ## update requirements.lock from pyproject.toml (needs the package index)
 		"$$temporary/bin/pip" install --quiet --disable-pip-version-check uv; \
 		uv="$$temporary/bin/uv"; \
 	fi; \
-	"$$uv" pip compile pyproject.toml --quiet --extra dev --universal --python-version 3.10 --generate-hashes \
-		--no-emit-index-url --no-emit-find-links --no-annotate --no-header $(LOCK_FLAGS) -o requirements.lock; \
-	echo "[lock] requirements.lock: $$(grep -c '==' requirements.lock) pins"
+	"$$uv" $(COMPILE) --extra dev -o requirements.lock pyproject.toml; \
+	"$$uv" $(COMPILE) --group docs -o requirements-docs.lock; \
+	for lock in requirements.lock requirements-docs.lock; do echo "[lock] $$lock: $$(grep -c '==' $$lock) pins"; done
 
 history: venv ## print statements and changes of a table: make history LAKE=data/lake/shop TABLE=shop.orders
 	$(BIN)/cdc-pipeline history $(TABLE) --lake $(dir $(LAKE)) --name $(notdir $(LAKE)) $(HISTORY_FLAGS)
@@ -156,6 +159,24 @@ history: venv ## print statements and changes of a table: make history LAKE=data
 docs: venv ## generate docs/pipeline.md and the rules in docs/dialects.md from their models
 	$(BIN)/python scripts/pipeline_fields.py
 	$(BIN)/python scripts/field_rules.py
+
+# An environment of its own, so that `make venv` and CI do not install it.
+.venv-docs/installed: requirements-docs.lock
+	$(BOOTSTRAP) --check-only
+	rm -rf .venv-docs
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.lock
+	touch $@
+
+docs-site: .venv-docs/installed ## build the documentation site into site/
+	# not --quiet, with which --strict counts no warnings
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+	echo "open site/index.html, or with search: $(PYTHON) -m http.server --directory site"
+
+screenshots: venv-and-java ## take the pictures in docs/images again (needs Chromium)
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+		{ echo "chromium is not on PATH; on Debian: apt-get install chromium" >&2; exit 1; }
+	CDC_PICTURES=docs/images $(BIN)/python -m pytest cdc_pipeline_tests/integration/test_ui.py
 
 ui: venv-and-java ## run Dagster's webserver and daemon on PORT (3000) until Ctrl-C
 	exec $(BIN)/python scripts/ui.py --port $(PORT)
@@ -166,6 +187,6 @@ kafka-demo: venv-and-java ## run a Kafka broker, a shop that writes to it, and D
 
 # Deletes generated files only. data/lake and Dagster's history (storage/, history/, schedules/, logs/) are results: delete
 # them by hand.
-clean: ## delete .venv and files of the tools
-	rm -rf .venv dist build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+clean: ## delete the environments and files of the tools
+	rm -rf .venv .venv-docs site dist build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
 	find . -path ./data -prune -o -path ./.git -prune -o -type d -name __pycache__ -exec rm -rf {} +

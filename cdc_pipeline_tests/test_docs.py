@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -12,7 +13,10 @@ from cdc_pipeline_tests.dialects import test_canal, test_dataworks, test_ticdc, 
 from cdc_pipeline_tests.support.lakes import ddl_stories, stories
 
 TESTS = Path(__file__).parent
-DOCS = TESTS.parent / "docs"
+ROOT = TESTS.parent
+DOCS = ROOT / "docs"
+BESIDE = ("CHANGELOG.md", "CONTRIBUTING.md")
+"""Pages of the site beside `docs/`."""
 _ROW = re.compile(r"^\|[^|]*\|[^|]*\|(?P<tests>[^|]*)\|$", re.MULTILINE)
 
 
@@ -35,13 +39,13 @@ def test_the_ddl_table_lists_every_story() -> None:
 
 def test_the_pipeline_page_is_up_to_date() -> None:
     """`make docs` generates the page."""
-    script = runpy.run_path(str(TESTS.parent / "scripts" / "pipeline_fields.py"))
+    script = runpy.run_path(str(ROOT / "scripts" / "pipeline_fields.py"))
     assert (DOCS / "pipeline.md").read_text(encoding="utf-8") == script["document"]()
 
 
 def test_the_table_of_field_rules_is_up_to_date() -> None:
     """`make docs` generates the table."""
-    script = runpy.run_path(str(TESTS.parent / "scripts" / "field_rules.py"))
+    script = runpy.run_path(str(ROOT / "scripts" / "field_rules.py"))
     text = (DOCS / "dialects.md").read_text(encoding="utf-8")
     assert text == script["page"](text)
     assert text.count("| warn |") > 30
@@ -49,7 +53,7 @@ def test_the_table_of_field_rules_is_up_to_date() -> None:
 
 
 def test_each_field_rule_has_a_clause_and_the_named_test_case() -> None:
-    script = runpy.run_path(str(TESTS.parent / "scripts" / "field_rules.py"))
+    script = runpy.run_path(str(ROOT / "scripts" / "field_rules.py"))
     modules = {
         "dialects/test_ticdc.py": set(test_ticdc._BAD),
         "dialects/test_ticdc_storage.py": {*test_ticdc_storage._BAD, "checkpoint_is_not_ahead"},
@@ -68,15 +72,105 @@ def test_each_field_rule_has_a_clause_and_the_named_test_case() -> None:
 
 
 def test_links_resolve() -> None:
-    for document in [*DOCS.rglob("*.md"), *TESTS.parent.glob("*.md")]:
-        for path, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", document.read_text(encoding="utf-8")):
-            target = document.parent / path if path else document
-            assert target.exists(), f"{document.name}: {path}"
-            assert not anchor or anchor in _anchors(target), f"{document.name}: {path}#{anchor}"
+    documents = [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "data" / "captures").rglob("*.md")]
+    assert [wrong for document in documents for wrong in _wrong_links(document)] == []
+
+
+def test_wrong_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "there.md").write_text(
+        "# A `b`: c\n\n## Twice\n\n## Twice\n\n```sh\n# comment\n```\n", encoding="utf-8"
+    )
+    right = [
+        "there.md",
+        "there.md#a-b-c",
+        "there.md#twice-1",
+        "#here",
+        "https://example.org/x#y",
+        "mailto:a@example.org",
+    ]
+    wrong = ["gone.md", "there.md#gone", "there.md#twice-2", "there.md#comment", "#gone", "picture.png"]
+    forms = ["[text]({})", "![text]({})", "[text](<{}>)", '[text]({} "title")', "[text]: {}", '<img src="{}">']
+    document = tmp_path / "document.md"
+    for form in forms:
+        lines = [form.format(link) for link in right + wrong]
+        document.write_text("\n\n".join(["# Here", *lines, "`[code](gone.md)`", "```\n[code](gone.md)\n```"]), "utf-8")
+        assert _wrong_links(document) == [f"document.md: {link}" for link in wrong], form
+
+
+def _wrong_links(document: Path) -> list[str]:
+    """Relative links of the document to a file or a heading that does not exist."""
+    found = []
+    for link in _links(document):
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            found.append(f"{document.name}: {link}")
+    return found
+
+
+def _links(document: Path) -> list[str]:
+    """The relative targets of links and pictures, without those in code."""
+    text = re.sub(r"`[^`]*`", "", _without_fences(document))
+    targets = re.findall(r"""\]\(<?([^)>\s]+)|^\[[^]]+\]:\s+(\S+)|\b(?:href|src)="([^"]+)\"""", text, re.MULTILINE)
+    return [link for link in map("".join, targets) if not re.match(r"[a-z]+:", link)]
 
 
 def _anchors(document: Path) -> set[str]:
-    """The anchors that GitHub derives from the headings."""
-    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """The anchors that GitHub derives from the headings. Equal headings get -1, -2."""
+    headings = re.findall(r"^#+ (.+)$", _without_fences(document), re.MULTILINE)
+    slugs = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    return {f"{slug}-{before}" if (before := slugs[:n].count(slug)) else slug for n, slug in enumerate(slugs)}
+
+
+def _without_fences(document: Path) -> str:
+    return re.sub(r"^ *```.*?^ *```$", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def test_messages_of_the_code_name_existing_pages_and_sections() -> None:
+    """As in `docs/operations.md (A damaged log)` or `docs/operations.md, Upgrade`: the begin of a heading."""
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "cdc_pipeline").rglob("*.py"))
+    named = re.findall(r"\b(docs/[a-z/-]+\.md)(?: \(|, )?([A-Z][\w ]+)?", text)
+    assert len([section for _, section in named if section]) > 4
+    for page, section in named:
+        assert (ROOT / page).exists(), page
+        assert not section or f"# {section}" in (ROOT / page).read_text(encoding="utf-8"), f"{page}: {section}"
+
+
+def test_the_index_and_the_site_have_every_page() -> None:
+    pages = sorted([*(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")), *BESIDE])
+    assert sorted(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)) == pages
+    indexed = {link.removeprefix("../").partition("#")[0] for link in _links(DOCS / "index.md")}
+    assert sorted({"index.md", *indexed}) == pages
+
+
+def test_links_stay_on_the_site() -> None:
+    """MkDocs has the pages of docs/, and those that scripts/site_pages.py adds."""
+    pages = {*DOCS.rglob("*"), *(ROOT / name for name in BESIDE)}
+    for page in pages:
+        if page.suffix == ".md":
+            targets = {(page.parent / link.partition("#")[0]).resolve() for link in _links(page) if link[0] != "#"}
+            assert targets <= pages, page
+
+
+def test_lists_are_nested_as_mkdocs_reads_them() -> None:
+    """By four spaces. GitHub reads two or three as well."""
+    for page in [*DOCS.rglob("*.md"), *(ROOT / name for name in BESIDE)]:
+        assert re.findall(r"^ {1,3}(?:[-*]|\d+\.) .*", _without_fences(page), re.MULTILINE) == [], page
+        assert re.findall(r"^ {1,3}```", page.read_text(encoding="utf-8"), re.MULTILINE) == [], page
+
+
+def test_the_diagram_of_the_architecture_shows_the_asset_graph() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    diagram = text.split("```mermaid")[1].split("```")[0]
+    arrows = set(re.findall(r"^ +(\w+) --> (\w+)$", diagram, re.MULTILINE))
+    assets = json.loads((TESTS / "snapshots" / "asset_graph.json").read_text(encoding="utf-8"))["assets"]
+    named = {name: name.split("/")[1] for name in assets}
+    assert arrows == {
+        ("source", "raw_topic_snapshot"),
+        *((named[parent], named[name]) for name, asset in assets.items() for parent in asset["parents"]),
+    }
+    for name, asset in assets.items():
+        if asset["checks"]:
+            (blocking, others) = re.findall(rf"^\| `{named[name]}` \|[^|]*\|([^|]*)\|([^|]*)\|$", text, re.MULTILINE)[0]
+            for check, kind in asset["checks"].items():
+                assert f"`{check}`" in (blocking if kind == "blocking" else others), (name, check)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import types
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
 from cdc_pipeline.component.computed_field import ComputedField
-from cdc_pipeline.component.run_fields import FreshnessSettings, SensorSettings
+from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, SensorSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
 from cdc_pipeline.component.table_fields import RouteRule
 
@@ -44,6 +43,7 @@ _SECTIONS: dict[str, Any] = {
     "ddl_policy": DdlPolicyRules,
     "computed, each column": ComputedField,
     "sensor": SensorSettings,
+    "follow": FollowSettings,
     "freshness": FreshnessSettings,
 }
 _MODELS = {model: title for title, model in _SECTIONS.items()}
@@ -91,6 +91,8 @@ def _type(annotation: Any) -> str:
     origin, inner = get_origin(annotation), get_args(annotation)
     if annotation in _MODELS:
         return "mapping, see below"
+    if hasattr(annotation, "model_fields"):
+        raise ValueError(f"{annotation.__name__} has no section: add it to _SECTIONS")
     if origin is Literal:
         return " or ".join(f"`{value}`" for value in inner)
     if origin in (Union, types.UnionType):
@@ -103,7 +105,7 @@ def _type(annotation: Any) -> str:
     if origin is not None and inner:
         return _type(inner[0])
     plain = {str: "text", int: "whole number", float: "number", bool: "true or false"}
-    return plain.get(annotation, re.sub(r"Source$", "", getattr(annotation, "__name__", str(annotation))))
+    return plain[annotation]
 
 
 if __name__ == "__main__":

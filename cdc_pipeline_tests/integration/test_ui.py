@@ -1,6 +1,6 @@
 """A pipeline in Dagster's UI: a real webserver after two real runs, in headless Chromium.
 
-`CDC_PICTURES=docs/images make test TEST_FLAGS="-k test_ui"` also takes the pictures of the docs.
+`make screenshots` also takes the pictures of the docs.
 """
 
 from __future__ import annotations
