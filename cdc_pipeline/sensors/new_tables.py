@@ -34,6 +34,10 @@ _SECONDS = 50
 _INTERVAL_SECONDS = 30
 
 
+class NoAnswerError(TransientError):
+    """The webserver does not answer: it may be starting."""
+
+
 @dataclass(frozen=True)
 class Webserver:
     """Address of Dagster's webserver."""
@@ -58,7 +62,7 @@ class Webserver:
         return cls(f"[{host}]" if ":" in host else host, port, url.scheme == "https", url.path.rstrip("/"))
 
     def reload(self, location: str) -> None:
-        """Reloads the code location. Raises TransientError if the webserver does not answer or fails to load it."""
+        """Reloads the code location. Raises NoAnswerError, or TransientError if the webserver fails to load it."""
         where = f"the webserver at {self.host}:{self.port}" if self.port else f"the webserver at {self.host}"
         try:
             client = DagsterGraphQLClient(
@@ -67,7 +71,7 @@ class Webserver:
             result = client.reload_repository_location(location)
         except DagsterGraphQLClientError as error:
             cause = error.__cause__ or error
-            raise TransientError(f"{where} ({WEBSERVER}) does not answer: {cause}") from error
+            raise NoAnswerError(f"{where} ({WEBSERVER}) does not answer: {cause}") from error
         if result.status != ReloadRepositoryLocationStatus.SUCCESS:
             raise TransientError(f"{where} could not reload {location}: {result.failure_type}: {result.message}")
 
@@ -97,7 +101,10 @@ def new_tables_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
             )
         origin = context.code_location_origin
         assert origin is not None
-        Webserver.parse(address).reload(origin.location_name)
+        try:
+            Webserver.parse(address).reload(origin.location_name)
+        except NoAnswerError as error:
+            return dg.SkipReason(f"mirrors have changed, but {error}. The next tick tries again")
         # A cursor is needed: the daemon, which evaluates this, reloads its own definitions before the webserver does.
         return dg.SensorResult(
             skip_reason=f"reloaded {origin.location_name} with {len(entries)} mirrors", cursor=digest

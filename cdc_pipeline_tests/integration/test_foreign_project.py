@@ -1,0 +1,178 @@
+"""The built wheel in a Dagster project of someone else: a clean environment, the steps of the documentation."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from cdc_pipeline_tests.support.shop import CAPTURE
+
+_ROOT = Path(__file__).parents[2]
+_PORT = 3917
+_RESOURCES = """\
+import dagster as dg
+
+from cdc_pipeline import SparkLakehouse
+
+
+@dg.definitions
+def resources() -> dg.Definitions:
+    return dg.Definitions(resources={"lakehouse": SparkLakehouse(driver_memory="2g"), "spark": "something else"})
+"""
+_REPORT = """\
+import dagster as dg
+
+from cdc_pipeline import read_cut
+
+ORDERS = dg.AssetKey(["orders", "mirror", "shop", "orders"])
+
+
+@dg.asset(deps=[ORDERS], automation_condition=dg.AutomationCondition.eager(), group_name="reports")
+def order_count(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    from deltalake import DeltaTable
+
+    table = DeltaTable("lake/orders/mirror/shop/orders").to_pyarrow_dataset()
+    return dg.MaterializeResult(metadata={"orders": table.count_rows()})
+"""
+
+
+class _Project:
+    """A folder with an environment, and the commands that a user would type."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.bin = place, place / "venv" / "bin"
+        self.folder = place / "mine"
+        (place / "home").mkdir()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        return {
+            **kept,
+            "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
+            "VIRTUAL_ENV": str(self.place / "venv"),
+            "DAGSTER_HOME": str(self.place / "home"),
+            "NO_COLOR": "1",
+            "CDC_DRIVER_MEMORY": "2g",
+        }
+
+    def run(self, *command: str, cwd: Path | None = None) -> str:
+        """The output of a command that has to succeed."""
+        done = subprocess.run(
+            command,
+            cwd=cwd or self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=1200,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    def edit(self, name: str, **changed: str) -> None:
+        """Replaces the text after these fields of a scaffolded file."""
+        file = self.folder / "src" / "mine" / "defs" / name / "defs.yaml"
+        lines = file.read_text(encoding="utf-8").splitlines()
+        for field, value in changed.items():
+            (number,) = [number for number, line in enumerate(lines) if line.strip().startswith(f"{field}:")]
+            indent = lines[number][: len(lines[number]) - len(lines[number].lstrip())]
+            lines[number] = f"{indent}{field}: {value}"
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _built(place: Path) -> Path:
+    """The wheel, built from the sdist as an index would have it."""
+    source = place / "source"
+    shutil.copytree(
+        _ROOT, source, ignore=shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "data", "lake")
+    )
+    (source / "dist").mkdir()
+    build = "import setuptools.build_meta as b; print(b.build_sdist('dist'))"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=300)
+    (sdist,) = (source / "dist").glob("*.tar.gz")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", str(place / "dist"), str(sdist)], check=True, timeout=300)
+    (wheel,) = (place / "dist").glob("*.whl")
+    return wheel
+
+
+@pytest.mark.long
+@pytest.mark.jvm
+def test_a_project_of_someone_else(tmp_path: Path) -> None:
+    wheel = _built(tmp_path)
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=300)
+    project = _Project(tmp_path)
+    project.run("pip", "install", "--quiet", f"{wheel}[ui]", "create-dagster", cwd=tmp_path)
+    project.run("create-dagster", "project", "mine", "--no-uv-sync", cwd=tmp_path)
+    project.run("pip", "install", "--quiet", "--no-deps", "--editable", ".")
+
+    # four lines: the path of the captures, the lake, the policy, the sensor
+    project.run("dg", "scaffold", "defs", "cdc_pipeline.CdcPipeline", "orders", "--source", "capture_files")
+    project.edit("orders", path=str(CAPTURE), lake="lake", ddl_policy="keep", running="true")
+    assert "All definitions loaded successfully" in project.run("dg", "check", "defs")
+
+    # a second pipeline with a Spark resource of the project, and an asset on a mirror
+    project.run("dg", "scaffold", "defs", "cdc_pipeline.CdcPipeline", "eu", "--source", "capture_files")
+    project.edit("eu", path=str(CAPTURE), lake="lake", time_zone="UTC\n  spark_resource: lakehouse")
+    (project.folder / "src" / "mine" / "defs" / "resources.py").write_text(_RESOURCES, encoding="utf-8")
+    (project.folder / "src" / "mine" / "defs" / "report.py").write_text(_REPORT, encoding="utf-8")
+    project.run("dg", "check", "defs")
+    listed = json.loads(project.run("dg", "list", "defs", "--json"))
+    assert {"orders/consistent_cuts", "eu/consistent_cuts", "order_count"} <= {
+        asset["asset_key"] for asset in listed["assets"]
+    }
+
+    assert "ok   source" in project.run("cdc-pipeline", "doctor", "orders", "--no-spark")
+    project.run("dg", "launch", "--job", "orders_ingest")
+    status = json.loads(project.run("cdc-pipeline", "status", "--name", "orders", "--json"))
+    rows = {mirror["table"]: mirror["rows"] for mirror in status["mirrors"]}
+    assert rows["shop.orders"] == 252
+    assert "CREATE TABLE" in project.run("cdc-pipeline", "history", "shop.orders", "--name", "orders", "--last", "400")
+    # the mirrors are assets now, which Dagster's graph of the project shows above the report
+    graph = json.loads(project.run("dg", "list", "defs", "--json"))
+    assert "orders/mirror/shop/orders" in {asset["asset_key"] for asset in graph["assets"]}
+    project.run("dg", "launch", "--assets", "order_count")
+    project.run("dg", "launch", "--job", "eu_ingest")
+    _dev_serves(project)
+
+
+def _dev_serves(project: _Project) -> None:
+    """`dg dev` answers, and prints no traceback."""
+    log = project.place / "dev.log"
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            [str(project.bin / "dg"), "dev", "--port", str(_PORT)],
+            cwd=project.folder,
+            env={**project.environment, "CDC_WEBSERVER": f"127.0.0.1:{_PORT}"},
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        until = time.monotonic() + 300
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{_PORT}/server_info", timeout=5) as answer:
+                    assert "dagster_version" in json.load(answer)
+                    break
+            except OSError:
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < until, log.read_text()
+                time.sleep(1)
+        time.sleep(45)  # the first ticks of sensors
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert "Traceback" not in log.read_text()
