@@ -76,7 +76,7 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> _Fi
     return made
 
 
-@pytest.mark.core(2)
+@pytest.mark.core
 def test_a_run_without_new_records_says_so(filled: _Filled) -> None:
     output = _invoke("run", *filled.source, "orders")
     assert "no new records: the mirrors did not change" in output

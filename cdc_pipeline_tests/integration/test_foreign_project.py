@@ -31,8 +31,6 @@ def resources() -> dg.Definitions:
 _REPORT = """\
 import dagster as dg
 
-from cdc_pipeline import read_cut
-
 ORDERS = dg.AssetKey(["orders", "mirror", "shop", "orders"])
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.intake import OffsetSpan
-from cdc_pipeline.sources.kafka.broker import Broker
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
 from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, reading_plan, split_plan
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.sources.kafka.broker import BrokerTopic
+    from cdc_pipeline.sources.kafka.broker import Broker, BrokerTopic
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
     from cdc_pipeline.sources.kafka.positions import TopicPartition
     from cdc_pipeline.sources.kafka.reading_plan import ReadingPlan
@@ -68,7 +67,7 @@ class KafkaTopics:
         until: Mapping[str, Mapping[str, int]] | None = None,
     ) -> Intake:
         lake.paths.require_writable(lake.spark)
-        broker = Broker(self.client)
+        broker = open_broker(self.client)
         raw = RawTopics(lake, self.client, run, self.selection.ended_in_lake)
         # read before the positions, so that a batch committed in between is not written twice
         newest = newest_batch(lake)
@@ -116,7 +115,7 @@ class KafkaTopics:
 
     def newest_records(self, lake: Lake, run: RunContext, per_partition: int = 10) -> DataFrame | None:
         """The newest records of each partition, at most this number, as `RECORD`. Writes nothing. None without records."""
-        topics = Broker(self.client).topics(self.selection.topics, self.selection.pattern)
+        topics = open_broker(self.client).topics(self.selection.topics, self.selection.pattern)
         batch = tuple(
             PlannedRange(name, name, number, max(found.first, found.end - per_partition), found.end)
             for name, topic in sorted(topics.items())
@@ -129,7 +128,7 @@ class KafkaTopics:
 
     def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
         known = Positions.from_note(note)
-        plan = self._plan(Broker(self.client), known, None)
+        plan = self._plan(open_broker(self.client), known, None)
         new = [planned for planned in plan.ranges if planned.offsets]
         if not plan.ranges:
             return NoNewRecords(f"{self.location} has no topic yet that the pipeline reads")
@@ -210,6 +209,19 @@ class KafkaTopics:
             for (topic, partition), offset in positions.next_offsets.items()
             if topic not in ended
         }
+
+
+def open_broker(client: ClientSettings) -> Broker:
+    """Raises SourceError if the extra `kafka` is not installed, or as `Broker`."""
+    try:
+        from cdc_pipeline.sources.kafka.broker import Broker
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise SourceError(
+            "the source kafka needs the package confluent-kafka: run pip install 'cdc_pipeline[kafka]'"
+        ) from error
+    return Broker(client)
 
 
 def _ends(plan: ReadingPlan) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.positions import Positions
-from cdc_pipeline.sources.kafka.source import KafkaTopics
+from cdc_pipeline.sources.kafka.source import KafkaTopics, open_broker
 from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords, OpenTransaction
 
@@ -42,7 +44,7 @@ class _Broker:
 
 
 def _find(monkeypatch: pytest.MonkeyPatch, broker: _Broker, *positions: int) -> NewRecords | NoNewRecords:
-    monkeypatch.setattr("cdc_pipeline.sources.kafka.source.Broker", lambda settings: broker)
+    monkeypatch.setattr("cdc_pipeline.sources.kafka.source.open_broker", lambda settings: broker)
     known = Positions({("t@2", number): offset for number, offset in enumerate(positions)}, {"t@2": "id"})
     return _TOPICS.find_new_records(known.to_note())
 
@@ -75,3 +77,11 @@ def test_the_age_of_an_open_transaction(young: int | None, *, is_overdue: bool) 
     broker: Any = _Broker([(5, 9)], {("t", 0): young})
     (found,) = _TOPICS._with_age(broker, (held,))
     assert found == OpenTransaction("t@2", 0, 5, 9, is_overdue)
+
+
+def test_without_the_extra_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`None` in sys.modules makes the import fail as if the package were missing."""
+    monkeypatch.delitem(sys.modules, "cdc_pipeline.sources.kafka.broker", raising=False)
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(SourceError, match=r"pip install 'cdc_pipeline\[kafka\]'"):
+        open_broker(ClientSettings("b:9092", {}))
