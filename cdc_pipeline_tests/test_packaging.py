@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 from setuptools import find_packages
 
 from cdc_pipeline_tests.support.imports import imported
 from cdc_pipeline_tests.support.toml import read_toml
+from cdc_pipeline_tests.support.wheels import build_wheel
 
 _ROOT = Path(__file__).parents[1]
 
@@ -25,3 +27,16 @@ def test_wheel_contains_the_package_and_no_tests() -> None:
 def test_package_imports_no_tests() -> None:
     modules = (_ROOT / "cdc_pipeline").rglob("*.py")
     assert [path for path in modules if any(name.startswith("cdc_pipeline_tests") for name in imported(path))] == []
+
+
+def test_the_built_wheel(tmp_path: Path) -> None:
+    """Without the demo's pipeline, tests and the local broker; with license, command and component."""
+    wheel = build_wheel(tmp_path)
+    with zipfile.ZipFile(wheel) as built:
+        names = built.namelist()
+        (entry_points,) = [built.read(name).decode() for name in names if name.endswith("entry_points.txt")]
+    assert not [name for name in names if name.startswith(("cdc_pipeline/defs/", "cdc_pipeline_tests/"))]
+    assert [name for name in names if name.endswith("licenses/LICENSE")]
+    assert "cdc_pipeline/py.typed" in names
+    assert "cdc-pipeline = cdc_pipeline.cli.main:main" in entry_points
+    assert "[dagster_dg_cli.registry_modules]" in entry_points

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from cdc_pipeline_tests.support.shop import CAPTURE
+from cdc_pipeline_tests.support.wheels import build_wheel
 
-_ROOT = Path(__file__).parents[2]
 _PORT = 3917
 _RESOURCES = """\
 import dagster as dg
@@ -89,26 +88,10 @@ class _Project:
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _built(place: Path) -> Path:
-    """The wheel, built from the sdist as an index would have it."""
-    source = place / "source"
-    shutil.copytree(
-        _ROOT, source, ignore=shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "data", "lake")
-    )
-    (source / "dist").mkdir()
-    build = "import setuptools.build_meta as b; print(b.build_sdist('dist'))"
-    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=300)
-    (sdist,) = (source / "dist").glob("*.tar.gz")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", str(place / "dist"), str(sdist)], check=True, timeout=300)
-    (wheel,) = (place / "dist").glob("*.whl")
-    return wheel
-
-
 @pytest.mark.long
 @pytest.mark.jvm
 def test_a_project_of_someone_else(tmp_path: Path) -> None:
-    wheel = _built(tmp_path)
+    wheel = build_wheel(tmp_path)
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=300)
     project = _Project(tmp_path)
     project.run("pip", "install", "--quiet", f"{wheel}[ui]", "create-dagster", cwd=tmp_path)
