@@ -35,6 +35,7 @@ from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS
 from cdc_pipeline.mirrors.operations.upkeep import keep_small
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.source import RunContext
 
@@ -145,14 +146,17 @@ def cut_results(
     """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them."""
     cuts = table_key(pipeline.name, CUTS)
     report = cut_maker(lake, pipeline, run.run_id, run.report).advance()
-    if report.published or len(read_catalog(pipeline.paths)) < len(report.mirrors):
-        write_catalog(pipeline.paths, catalog_entries(lake.spark, report.mirrors, report.sources))
+    catalog = _update_catalog(lake, report)
     checks = _lake_check_results(instance, lake, pipeline, report, cuts, recent)
     by_name = {entry.name: entry for entry in report.mirrors}
     results: list[StageResult] = [
         dg.MaterializeResult(
             asset_key=mirror_key(pipeline.name, name),
-            metadata=_mirror_metadata(by_name[name], counts, report),
+            metadata={
+                **_mirror_metadata(by_name[name], counts, report),
+                # Dagster's own check of schema changes compares those of materializations
+                **({"dagster/column_schema": column_schema(catalog[name])} if name in catalog else {}),
+            },
             data_version=dg.DataVersion(str(by_name[name].version)),
         )
         for name, counts in report.changed.items()
@@ -163,6 +167,28 @@ def cut_results(
     fresh = [fresh_result(report, limits, cuts)] if limits.declared else []
     keep_small(lake, report.without_quarantined, run.report)
     return [*results, no_gaps_result(report, cuts), attempt_result(cuts), *checks, *fresh]
+
+
+def _update_catalog(lake: Lake, report: CutReport) -> dict[TableName, CatalogEntry]:
+    """Writes the mirrors of the cut to the catalog, and returns them. Looks only at mirrors that the cut has changed."""
+    known = {
+        entry.name: entry for entry in read_catalog(lake.paths) if not entry.dropped and not report.selection_changes
+    }
+    unchanged = {
+        mirror.name: known[mirror.name]
+        for mirror in report.mirrors
+        if mirror.name in known
+        and mirror.name not in report.changed
+        and mirror.mirror_id == known[mirror.name].mirror_id
+    }
+    others = [mirror for mirror in report.mirrors if mirror.name not in unchanged]
+    if not lake.paths.is_local:  # it has no catalog
+        others = [mirror for mirror in others if mirror.name in report.changed]
+    if report.published or others:
+        found = catalog_entries(lake.spark, others, report.sources)
+        unchanged.update({entry.name: entry for entry in found})
+        write_catalog(lake.paths, unchanged.values())
+    return unchanged
 
 
 def _cuts_spec(
