@@ -19,6 +19,7 @@ from cdc_pipeline.assets.keys import (
 from cdc_pipeline.assets.metadata import column_schema, table_value
 from cdc_pipeline.assets.nodes import mirror_group, mirror_lineage, node_attributes
 from cdc_pipeline.assets.opened_lake import open_lake
+from cdc_pipeline.assets.overview import overview
 from cdc_pipeline.checks.balance import BALANCE, cut_balance_result
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
 from cdc_pipeline.checks.failed_attempts import NO_FAILED_ATTEMPTS, attempt_result
@@ -290,6 +291,7 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         "watermark_lag_seconds": dg.MetadataValue.float(round(report.streams.held_back_ms / 1000, 1)),
         "partitions_without_watermark": dg.MetadataValue.json(list(report.streams.without_watermark)),
         "mirrors": dg.MetadataValue.int(len(report.mirrors)),
+        "overview": overview(report),
         "changes": dg.MetadataValue.int(report.totals.changes),
         "applied": dg.MetadataValue.int(report.totals.applied),
         "superseded": dg.MetadataValue.int(report.totals.superseded),
