@@ -68,7 +68,8 @@ def test_each_field_rule_has_a_clause_and_the_named_test_case() -> None:
 
 
 def test_links_resolve() -> None:
-    for document in [*DOCS.rglob("*.md"), *TESTS.parent.glob("*.md")]:
+    root = TESTS.parent
+    for document in [*DOCS.rglob("*.md"), *root.glob("*.md"), *root.glob("examples/*/*.md")]:
         for path, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", document.read_text(encoding="utf-8")):
             target = document.parent / path if path else document
             assert target.exists(), f"{document.name}: {path}"

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster_dbt import DagsterDbtTranslator, DbtCliResource, DbtProject, dbt_assets
+
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.spark.session import SparkLakehouse
-from dagster_dbt import DagsterDbtTranslator, DbtCliResource, DbtProject, dbt_assets
 
 HERE = Path(__file__).resolve().parent
 CAPTURES = os.environ.get("CDC_CAPTURES", str(HERE.parents[1] / "data" / "captures" / "shop"))
