@@ -8,7 +8,9 @@ formats to Python's.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.mysql import MySQL
@@ -37,12 +39,31 @@ _PLACEHOLDER = re.compile(r"literal(\d+)")
 _REFUSED_SYMBOLS = frozenset({"@", "@@", ":=", "::", "?", ":", "[", "]", "{", "}", ";", "=>"})
 
 
+_FUNCTION_PARSERS = {name: parser for name, parser in MySQLParser.FUNCTION_PARSERS.items() if name in _SPECIAL}
+_IS_COMPILED = not str(sys.modules[MySQLParser.__module__].__file__).endswith(".py")
+_EXCHANGE = threading.Lock()
+
+
 class _Dialect(MySQL):
     class Parser(MySQLParser):
         FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
-        FUNCTION_PARSERS: ClassVar = {
-            name: parser for name, parser in MySQLParser.FUNCTION_PARSERS.items() if name in _SPECIAL
-        }
+        FUNCTION_PARSERS: ClassVar = _FUNCTION_PARSERS
+
+
+def _parse(text: str) -> list[exp.Expr | None]:
+    """The syntax trees of the text. Functions are those of `_SPECIAL`, all others anonymous."""
+    if not _IS_COMPILED:
+        return _Dialect().parse(text)
+    # Instances of a compiled parser's subclass cannot be created (package sqlglotc, which dagster-dbt installs). So the
+    # parser's own tables are exchanged while it parses.
+    parser: Any = MySQLParser
+    with _EXCHANGE:
+        before = parser.FUNCTIONS, parser.FUNCTION_PARSERS
+        parser.FUNCTIONS, parser.FUNCTION_PARSERS = {}, _FUNCTION_PARSERS
+        try:
+            return MySQL().parse(text)
+        finally:
+            parser.FUNCTIONS, parser.FUNCTION_PARSERS = before
 
 
 class Syntax:
@@ -53,7 +74,7 @@ class Syntax:
         # without brackets, sqlglot would parse a leading REPLACE as a statement
         parsed = f"({self._with_placeholders(text)})"
         try:
-            trees = _Dialect().parse(parsed)
+            trees = _parse(parsed)
         except (SqlglotError, RecursionError) as error:
             raise ExpressionError(f"the expression cannot be parsed: {_short(text)}") from error
         tree = trees[0] if len(trees) == 1 else None
