@@ -99,6 +99,8 @@ class Evaluation:
 @dataclass(frozen=True)
 class Condition:
     event: Event
+    subject: str
+    """The table or rule. It ends when no condition of this event has its subject."""
     line: str
     level: int = 0
     """A condition whose level rises is reported again."""
@@ -158,9 +160,9 @@ def conditions(evaluation: Evaluation | None) -> dict[str, Condition]:
         elif evaluation.check == NO_DEAD_LETTERS:
             # reported again at 10, 100, ... records
             count = re.match(r"\d*", text)
-            found[name] = Condition("dead_letters", f"{name}: {text}", len(count.group()) if count else 0)
+            found[name] = Condition("dead_letters", name, f"{name}: {text}", len(count.group()) if count else 0)
         else:
-            found[name] = Condition("check_failed", f"{evaluation.check}: {name}: {text}")
+            found[name] = Condition("check_failed", name, f"{evaluation.check}: {name}: {text}")
     return found
 
 
@@ -172,24 +174,23 @@ def _gaps(table: str, text: str) -> dict[str, Condition]:
     if last is not None:
         own, text = text[last.start(1) :], text[: last.start()]
         if own.startswith(HELD_TEXT):
-            found[f"held {table} {own}"] = Condition("ddl_held", f"{table}: {own}")
+            found[f"held {table} {own}"] = Condition("ddl_held", f"{table} {own}", f"{table}: {own}")
         else:
-            found[f"quarantined {table}"] = Condition("quarantine", f"{table}: {own}")
+            found[f"quarantined {table}"] = Condition("quarantine", table, f"{table}: {own}")
     for part in filter(None, text.split("; ")):
-        found[f"gap {table} {re.sub(r'[0-9]+', '#', part)}"] = Condition("gap", f"{table}: {part}")
+        found[f"gap {table} {re.sub(r'[0-9]+', '#', part)}"] = Condition("gap", table, f"{table}: {part}")
     return found
 
 
 def compare(before: Evaluation | None, now: Evaluation) -> list[Item]:
     """The conditions that ended and began between two evaluations of a state check."""
     old, new = conditions(before), conditions(now)
+    remaining = {(found.event, found.subject) for found in new.values()}
+    ended = [found for found in old.values() if (found.event, found.subject) not in remaining]
+    began = [found for key, found in new.items() if key not in old or found.level > old[key].level]
     return [
-        *(Item(found.event, "ended", found.line, now.place, now.time) for key, found in old.items() if key not in new),
-        *(
-            Item(found.event, "began", found.line, now.place, now.time)
-            for key, found in new.items()
-            if key not in old or found.level > old[key].level
-        ),
+        *(Item(found.event, "ended", found.line, now.place, now.time) for found in ended),
+        *(Item(found.event, "began", found.line, now.place, now.time) for found in began),
     ]
 
 

@@ -89,7 +89,7 @@ def lag_observation(
     level = _FAIL if limits.fail is not None and age >= limits.fail else 0
     level = level or (_WARN if limits.warn is not None and age >= limits.warn else 0)
     field = "fail_minutes" if level == _FAIL else "warn_minutes"
-    line = f"the mirrors are {age.total_seconds() / 60:.0f} minutes behind (freshness.{field})"
+    line = f"the mirrors are {timedelta(seconds=int(age.total_seconds()))} behind (limit: freshness.{field})"
     if slowest is not None and slowest.value != "None":
         line = f"{line}, slowest partition {slowest.value}"
     return Observation(LAG, "lag", now, level > 0, line, asset_place(key), level)

@@ -49,10 +49,12 @@ def test_gaps_of_a_table_are_reported_by_reason() -> None:
         ("gap", "began", "a.b: column c: damaged"),
         ("gap", "began", "a.b: 3 changes came late"),
     ]
+    # closed only when the table has no gap
     assert _changes("no_gaps", old, {"a.b": "4 changes came late; column d: damaged"}) == [
-        ("gap", "ended", "a.b: column c: damaged"),
-        ("gap", "began", "a.b: column d: damaged"),
+        ("gap", "began", "a.b: column d: damaged")
     ]
+    assert _changes("no_gaps", old, {"a.b": "4 changes came late"}) == []
+    assert [state for _, state, _ in _changes("no_gaps", old, {"c.d": "y"})] == ["ended", "ended", "began"]
     assert _changes("no_gaps", {"a.b": "x", "c.d": "x"}, {"c.d": "x"}) == [("gap", "ended", "a.b: x")]
     assert _changes("no_gaps", {"a.b": "x"}, {}) == [("gap", "ended", "a.b: x")]
     assert _changes("no_gaps", {"a.b": "x"}, {"a.b": "x"}) == []
