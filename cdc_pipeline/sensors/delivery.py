@@ -119,14 +119,11 @@ class _NoRedirects(HTTPRedirectHandler):
         return None
 
 
-_OPENER = build_opener(_NoRedirects)
-
-
 def _post(url: str, fields: dict[str, Any]) -> None:
     try:
         headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "cdc_pipeline"}
         request = Request(str(url), data=json.dumps(fields).encode(), headers=headers, method="POST")
-        with _OPENER.open(request, timeout=ANSWER_SECONDS):
+        with build_opener(_NoRedirects).open(request, timeout=ANSWER_SECONDS):
             pass
     except HTTPError as error:
         error.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import smtplib
 import socket
 import time
+from dataclasses import replace
 from email import message_from_string
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,12 +17,13 @@ from cdc_pipeline.sensors.delivery import DeliveryError, Email, JsonWebhook, Sla
 from cdc_pipeline.sensors.messages import Message
 from cdc_pipeline.sensors.notify_state import NotifyState
 from cdc_pipeline.sources.kafka.secret_text import SecretText
-from cdc_pipeline_tests.support.servers.webhook import HANGS, MailServer, Webhook
+from cdc_pipeline_tests.support.servers.webhook import HANGS, MailServer, Webhook, server_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from cdc_pipeline.sensors.delivery import Channel
+    from cdc_pipeline.sensors.delivery import Channel, SmtpType
 
 _PLACE = Place("asset shop/consistent_cuts", "assets/shop/consistent_cuts")
 
@@ -29,7 +31,7 @@ _PLACE = Place("asset shop/consistent_cuts", "assets/shop/consistent_cuts")
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "ANSWER_SECONDS", 0.3)
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -78,34 +80,28 @@ def test_mail() -> None:
     assert server.recipients == ["a@x.org", "b@x.org"]
 
 
-class _Smtp:
-    """Records the calls of the client."""
-
-    calls: list[Any]
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        _Smtp.calls = [(arguments, sorted(options))]
-
-    def __enter__(self) -> _Smtp:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *arguments, **_: _Smtp.calls.append(
-            (name, arguments if name == "login" else len(arguments)),
-        )
+@pytest.mark.parametrize("kind", ["SSL", "STARTTLS"])
+def test_mail_with_encryption_and_login(kind: SmtpType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trusted, context = server_certificate(tmp_path)
+    with MailServer(context, encrypted=kind == "SSL") as server:
+        password = SecretText("hunter2")
+        mail = Email("from@x.org", ("a@x.org",), "127.0.0.1", kind, server.port, email_password=password)
+        assert _error(mail) == "its certificate is not valid"
+        assert server.logins == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        mail.send(Message(_alert()))
+        replace(mail, smtp_user="me").send(Message(_alert()))
+    assert server.logins == [("from@x.org", "hunter2"), ("me", "hunter2")]
+    assert len(server.mails) == 2
 
 
-@pytest.mark.parametrize(("kind", "port", "steps"), [("SSL", 465, []), ("STARTTLS", 587, [("starttls", 0)])])
-def test_mail_with_encryption_and_login(
-    kind: Any, port: int, steps: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(smtplib, "SMTP_SSL" if kind == "SSL" else "SMTP", _Smtp)
-    Email("from@x.org", ("a@x.org",), "mail", kind, email_password=SecretText("hunter2")).send(Message(_alert()))
-    options = ["context", "timeout"] if kind == "SSL" else ["timeout"]
-    login = [("login", ("from@x.org", "hunter2")), ("send_message", 1)]
-    assert _Smtp.calls == [(("mail", port), options), *steps, *login]
+def test_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trusted, context = server_certificate(tmp_path)
+    with Webhook(tls=context) as webhook:
+        assert _error(_slack(webhook)) == "its certificate is not valid"
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        _slack(webhook).send(Message(_alert()))
+        assert len(webhook.received) == 1
 
 
 # ---- failures
@@ -145,13 +141,13 @@ def test_https_to_a_server_without_it(webhook: Webhook) -> None:
 
 
 def test_refused_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refuses(_Smtp):
-        def login(self, user: str, password: str) -> None:
-            raise smtplib.SMTPAuthenticationError(535, f"{user} {password}".encode())
+    def refuse(_: smtplib.SMTP, user: str, password: str) -> None:
+        raise smtplib.SMTPAuthenticationError(535, f"{user} {password}".encode())
 
-    monkeypatch.setattr(smtplib, "SMTP_SSL", Refuses)
-    mail = Email("a@x.org", ("b@x.org",), "mail", email_password=SecretText("hunter2"))
-    assert _error(mail) == "SMTPAuthenticationError, SMTP status 535"
+    monkeypatch.setattr(smtplib.SMTP, "login", refuse)
+    with MailServer() as server:
+        mail = Email("a@x.org", ("b@x.org",), "127.0.0.1", "NONE", server.port, email_password=SecretText("hunter2"))
+        assert _error(mail) == "SMTPAuthenticationError, SMTP status 535"
 
 
 def test_secrets_are_hidden() -> None:
