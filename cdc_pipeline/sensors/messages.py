@@ -56,7 +56,8 @@ class Message:
     @property
     def text(self) -> str:
         alert = self.alert
-        lines = [self.title, *(f"• {line}" for line in alert.lines)]
+        before = "no longer: " if alert.state == "ended" else ""
+        lines = [self.title, *(f"• {before}{line}" for line in alert.lines)]
         if alert.more:
             lines.append(f"and {alert.more} more")
         if alert.state != "ended" and alert.event in _ADVICE:

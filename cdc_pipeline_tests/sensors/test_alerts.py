@@ -158,7 +158,9 @@ def test_one_message_lists_all_tables() -> None:
     assert text.splitlines()[:2] == ["shop: gap opened (11)", "• a.t0: reason"]
     assert "and 3 more" in text
     assert "shop_release_dead_letters" in text
-    assert "shop_rebuild" not in Message(_alerts(1, "ended")[0]).text
+    ended = Message(_alerts(1, "ended")[0]).text
+    assert ended.splitlines()[:2] == ["shop: gap closed", "• no longer: a.t0: reason"]
+    assert "shop_rebuild" not in ended
 
 
 def test_only_declared_events_are_sent() -> None:
