@@ -8,6 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
 from cdc_pipeline.component.computed_field import ComputedField
+from cdc_pipeline.component.notify_field import EmailSettings, NotifySettings
 from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, SensorSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
 from cdc_pipeline.component.table_fields import RouteRule
@@ -45,6 +46,8 @@ _SECTIONS: dict[str, Any] = {
     "sensor": SensorSettings,
     "follow": FollowSettings,
     "freshness": FreshnessSettings,
+    "notify": NotifySettings,
+    "notify.email": EmailSettings,
 }
 _MODELS = {model: title for title, model in _SECTIONS.items()}
 

@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.catalog import CatalogEntry
     from cdc_pipeline.lake.delta import TableState
+    from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
     from cdc_pipeline.sources.intake import OffsetSpan
+
+STATEMENTS = "ddl"
+"""Metadata entry of `consistent_cuts` with the DDL statements of the cut."""
+MOST_STATEMENTS = 100
+"""Further statements of a cut are in `ddl_history` only."""
 
 
 def table_value(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]) -> dg.TableMetadataValue:
@@ -20,6 +26,23 @@ def table_value(columns: Sequence[str], rows: Iterable[Sequence[str | int | floa
         records=[dg.TableRecord(dict(zip(columns, row, strict=True))) for row in rows],
         schema=dg.TableSchema(columns=[dg.TableColumn(name) for name in columns]),
     )
+
+
+def statements_metadata(statements: Sequence[ReportedStatement]) -> dict[str, dg.TableMetadataValue]:
+    """Metadata entry with the first DDL statements of a cut; empty without statements."""
+    if not statements:
+        return {}
+    rows = (
+        (
+            statement.status,
+            ", ".join(map(str, statement.tables)),
+            statement.statement,
+            statement.effect,
+            str(statement.position),
+        )
+        for statement in statements[:MOST_STATEMENTS]
+    )
+    return {STATEMENTS: table_value(["status", "tables", "statement", "effect", "position"], rows)}
 
 
 def ranges_table(ranges: Iterable[OffsetSpan]) -> dg.TableMetadataValue:

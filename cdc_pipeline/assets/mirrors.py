@@ -16,7 +16,7 @@ from cdc_pipeline.assets.keys import (
     name_safe_key,
     table_key,
 )
-from cdc_pipeline.assets.metadata import column_schema, table_value
+from cdc_pipeline.assets.metadata import column_schema, statements_metadata, table_value
 from cdc_pipeline.assets.nodes import mirror_group, mirror_lineage, node_attributes
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.overview import overview
@@ -307,5 +307,6 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         ),
         "selection_changes": dg.MetadataValue.json(list(report.selection_changes)),
         "held_tables": dg.MetadataValue.json({str(table.name): str(table.gap) for table in report.held}),
+        **statements_metadata(report.statements),
         "seconds": dg.MetadataValue.float(round(report.seconds, 1)),
     }

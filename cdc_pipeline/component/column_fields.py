@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+import dagster as dg
+
 from cdc_pipeline.component.source_field import render_template
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
@@ -14,8 +16,6 @@ from cdc_pipeline.sources.kafka.secret_text import SecretText
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import dagster as dg
 
 Masks: TypeAlias = "dict[str, dict[str, str | None]]"
 _SHORTEST_SALT = 16
@@ -72,14 +72,18 @@ def mask_rules(value: Masks) -> tuple[tuple[str, tuple[tuple[str, Mask], ...]], 
     )
 
 
-def resolve_salt(context: dg.ResolutionContext, value: str) -> SecretText:
-    """The field `mask_salt` with its template rendered. Errors do not contain the salt."""
-    if not isinstance(value, str):
-        raise ValueError("mask_salt: text is expected")  # ValueError, as in pydantic validators
-    try:
-        return SecretText(render_template(context, value))
-    except Exception as error:
-        raise ValueError(f"mask_salt cannot be rendered: {error}") from None
+def secret_resolver(name: str) -> dg.Resolver:
+    """Resolves a secret text of the YAML file, the field `name`, with its template rendered. Errors do not contain it."""
+
+    def resolve(context: dg.ResolutionContext, value: str) -> SecretText:
+        if not isinstance(value, str):
+            raise ValueError(f"{name}: text is expected")  # ValueError, as in pydantic validators
+        try:
+            return SecretText(render_template(context, value))
+        except Exception as error:
+            raise ValueError(f"{name} cannot be rendered: {error}") from None
+
+    return dg.Resolver(resolve, model_field_type=str, inject_before_resolve=False)
 
 
 def validate_salt(value: str, masks: Masks | None) -> SecretText:

@@ -23,13 +23,14 @@ from cdc_pipeline.component.column_fields import (
     mask_rules,
     metadata_list,
     resolve_metadata,
-    resolve_salt,
+    secret_resolver,
     validate_masks,
     validate_metadata,
     validate_salt,
 )
 from cdc_pipeline.component.computed_field import ComputedColumns, ComputedField, computed_rules, validate_computed
 from cdc_pipeline.component.json_schema import YamlModel
+from cdc_pipeline.component.notify_field import NotifySettings
 from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, SensorSettings, settings_resolver
 from cdc_pipeline.component.scaffold import PipelineScaffolder
 from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
@@ -42,6 +43,7 @@ from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.pipeline import OWN_SPARK, Pipeline
 from cdc_pipeline.sensors.new_offsets import new_offsets_sensor
 from cdc_pipeline.sensors.new_tables import new_tables_sensor
+from cdc_pipeline.sensors.notifications import notify_sensor
 from cdc_pipeline.sources.kafka.secret_text import HIDDEN
 from cdc_pipeline.spark.session import own_spark
 
@@ -115,7 +117,7 @@ class CdcPipeline(dg.Component, YamlModel):
     `consistent_cuts`. Jobs: `<name>_ingest` (materializes all assets in one run), `<name>_follow` (batch after batch in a
     run that stays), `<name>_rebuild`, `<name>_release_dead_letters`, `<name>_ddl_dry_run`, `<name>_approve_ddl` and
     `<name>_maintain` (with a schedule). Sensors: `<name>_new_offsets` requests `<name>_ingest` or `<name>_follow`,
-    `<name>_new_tables` shows new mirrors in the UI.
+    `<name>_new_tables` shows new mirrors in the UI, `<name>_notify` (with `notify`) sends alerts.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -195,7 +197,7 @@ class CdcPipeline(dg.Component, YamlModel):
     ] = {}  # noqa: RUF012  # pydantic copies it
     mask_salt: Annotated[
         str,
-        dg.Resolver(resolve_salt, model_field_type=str, inject_before_resolve=False),
+        secret_resolver("mask_salt"),
         Field(
             description="Secret salt of the hashes, which prevents guessing values: at least 16 characters, from the "
             "environment. Required with `mask`.",
@@ -250,6 +252,14 @@ class CdcPipeline(dg.Component, YamlModel):
             examples=[{"warn_minutes": 10, "fail_minutes": 60}],
         ),
     ] = FreshnessSettings()
+    notify: Annotated[
+        NotifySettings | None,
+        settings_resolver(NotifySettings, optional=True),
+        Field(
+            description="Alerts to Slack, to a webhook or by e-mail. Empty: none.",
+            examples=[{"slack_url": "{{ env.SLACK_URL }}", "ui_url": "https://dagster.example.com"}],
+        ),
+    ] = None
     maintenance_cron: Annotated[
         str,
         Field(
@@ -307,6 +317,14 @@ class CdcPipeline(dg.Component, YamlModel):
     @classmethod
     def _validate_tags(cls, value: dict[str, str]) -> dict[str, str]:
         return _validate_for_dagster(value, tags=value)
+
+    @field_validator("notify")
+    @classmethod
+    def _validate_notify(cls, value: NotifySettings | None, info: ValidationInfo) -> NotifySettings | None:
+        freshness = info.data.get("freshness")
+        if value is not None and freshness is not None:
+            value.require_limits(declared=freshness.limits.declared)
+        return value
 
     @field_validator("maintenance_cron")
     @classmethod
@@ -462,6 +480,7 @@ class CdcPipeline(dg.Component, YamlModel):
                     follows=self.follow.enabled,
                 ),
                 new_tables_sensor(pipeline),
+                *([] if self.notify is None else [self._notify_sensor(self.notify, assets)]),
             ],
             jobs=[
                 ingest,
@@ -473,3 +492,7 @@ class CdcPipeline(dg.Component, YamlModel):
                 maintain,
             ],
         )
+
+    def _notify_sensor(self, settings: NotifySettings, assets: list[dg.AssetsDefinition]) -> dg.SensorDefinition:
+        checks = [spec.key for definition in assets for spec in definition.check_specs]
+        return notify_sensor(self.pipeline, checks, self.freshness.limits, settings.rules)

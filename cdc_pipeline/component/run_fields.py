@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import dagster as dg
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -14,11 +14,19 @@ from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.sensors.new_offsets import SensorTiming
 
 
-def settings_resolver(settings: type[dg.Resolvable]) -> dg.Resolver:
-    """Resolves a mapping of the YAML file to these settings."""
-    return dg.Resolver(
-        lambda context, model: settings.resolve_from_model(context, model), model_field_type=settings.model()
-    )
+def settings_resolver(settings: type[dg.Resolvable], *, optional: bool = False) -> dg.Resolver:
+    """Resolves a mapping of the YAML file to these settings. `optional`: no value is None."""
+
+    def resolve(context: dg.ResolutionContext, model: Any) -> Any:
+        if model is None and optional:
+            return None
+        if isinstance(model, str):
+            # Dagster treats text as a template, and its own resolver fails without naming the expected type
+            raise ValueError(f"{model!r} is not a mapping of fields, which is expected")
+        return settings.resolve_from_model(context, model)
+
+    model = settings.model()
+    return dg.Resolver(resolve, model_field_type=model | None if optional else model)
 
 
 class SensorSettings(YamlModel):

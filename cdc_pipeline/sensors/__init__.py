@@ -1,4 +1,4 @@
-"""The Dagster sensors: one requests runs for new offsets, one reloads the definitions for new tables. They start no Spark.
+"""The Dagster sensors: one requests runs for new offsets, one reloads the definitions for new tables, one sends alerts.
 
-Only `component` imports it.
+They start no Spark. Only `component` imports it.
 """

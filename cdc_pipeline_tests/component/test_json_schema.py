@@ -7,8 +7,10 @@ from typing import Annotated
 
 import dagster as dg
 import pytest
+from jsonschema import Draft202012Validator
 from pydantic import ConfigDict, Field
 
+from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.json_schema import YamlModel
 
 
@@ -50,3 +52,18 @@ def test_no_warning_without_deprecated_fields() -> None:
 
 def test_schema_marks_deprecated_fields() -> None:
     assert _Part.model().model_json_schema()["properties"]["length"]["deprecated"] is True
+
+
+def test_schema_reports_errors_inside_an_optional_mapping() -> None:
+    schema = CdcPipeline.model().model_json_schema()
+    given = {"name": "a", "lake": "l", "source": {"type": "capture_files", "path": "c"}}
+
+    def errors(notify: object) -> list[str]:
+        found = Draft202012Validator(schema).iter_errors({**given, "notify": notify})
+        return [f"{'.'.join(map(str, error.path))}: {error.message}" for error in found]
+
+    assert errors(None) == errors("{{ env.NOTIFY }}") == errors({"slack_url": "x", "email": None}) == []
+    (unknown,) = errors({"slack_url": "x", "evnts": []})
+    assert unknown.startswith("notify: Additional properties are not allowed ('evnts'")
+    assert errors({"slack_url": 5}) == ["notify.slack_url: 5 is not of type 'string'"]
+    assert "notify.email: 'smtp_host' is a required property" in errors({"email": {"smtp": 1}})

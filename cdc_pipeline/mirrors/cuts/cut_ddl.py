@@ -21,15 +21,17 @@ from cdc_pipeline.lake.tables.ddl_history import (
     RESULT_COLUMNS,
 )
 from cdc_pipeline.mirrors.changes.row_filters import clock_ts, is_at_or_after
+from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
 from cdc_pipeline.mirrors.deliveries.statement_copies import Restarts, statement_identities
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason
+from cdc_pipeline.mysql.ddl.shown_statement import without_literals
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -158,6 +160,24 @@ def altered_at_watermark(window: Window, history: DataFrame, route: Callable[[Dd
         (F.col("cut_id") < window.cut_id) & F.col("exact_ts") & (F.col("commit_ts") == window.after_tso)
     )
     return {name for row in altering.collect() for name in route(ddl_event(row)).names()}
+
+
+def reported_statements(
+    events: Iterable[DdlEvent], outcomes: Mapping[Position, DdlOutcome]
+) -> tuple[ReportedStatement, ...]:
+    """The statements of a cut that were applied, held or not applied, in the order of `outcomes`."""
+    known = {event.position: event for event in events}
+    found = []
+    for position, outcome in outcomes.items():
+        if outcome.status in (APPLIED, HELD, NOT_APPLIED):
+            event = known.get(position)
+            tables, sql = ((), "") if event is None else (event.names(), event.sql)
+            found.append(
+                ReportedStatement(
+                    outcome.status, tables, without_literals(sql), without_literals(outcome.effect), position
+                )
+            )
+    return tuple(found)
 
 
 def store_outcomes(lake: Lake, outcomes: dict[Position, DdlOutcome], note: dict[str, Any]) -> None:

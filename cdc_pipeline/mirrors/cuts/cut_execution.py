@@ -15,7 +15,7 @@ from cdc_pipeline.lake.delta import row_count, table_state
 from cdc_pipeline.lake.tables.batches import read_change_span
 from cdc_pipeline.mirrors.changes.held_rows import count_held_rows
 from cdc_pipeline.mirrors.changes.segments import with_segments
-from cdc_pipeline.mirrors.cuts.cut_ddl import store_outcomes
+from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements, store_outcomes
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.publish import publish
@@ -110,6 +110,7 @@ class CutExecution:
             held,
             sources=planned.sources,
             selection_changes=planned.selection_changes,
+            statements=reported_statements(planned.row_selection.events, planned.outcomes),
         )
         with small_query(self.lake.spark, len(planned.row_selection.events)):
             store_outcomes(self.lake, planned.outcomes, self._note(window))

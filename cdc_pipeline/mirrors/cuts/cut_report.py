@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mirrors.settings.selection import Sources
+    from cdc_pipeline.positions import Position
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,19 @@ class TableCounts:
 
 
 @dataclass(frozen=True)
+class ReportedStatement:
+    """A DDL statement that a cut has applied, held or not applied."""
+
+    status: str
+    """One of `APPLIED`, `HELD` and `NOT_APPLIED`."""
+    tables: tuple[TableName, ...]
+    statement: str
+    """Short, without literals. Empty for a statement that arrived late."""
+    effect: str
+    position: Position
+
+
+@dataclass(frozen=True)
 class CutReport:
     """The result of a run."""
 
@@ -78,6 +92,7 @@ class CutReport:
     """The upstream tables of mirrors whose names differ from theirs."""
     selection_changes: tuple[str, ...] = ()
     """One sentence for each effect of a changed selection."""
+    statements: tuple[ReportedStatement, ...] = ()
 
     @property
     def without_quarantined(self) -> CutReport:

@@ -1,0 +1,229 @@
+"""When conditions begin and end, and what a message says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cdc_pipeline.sensors.alerts import (
+    EVENTS,
+    LONGEST_LINE,
+    MOST_LINES,
+    QUIET_SECONDS,
+    Alert,
+    Evaluation,
+    Item,
+    Observation,
+    Place,
+    compare,
+    conditions,
+    follow,
+    to_alerts,
+)
+from cdc_pipeline.sensors.messages import Message
+from cdc_pipeline.sensors.notify_state import MOST_WAITING, NotifyState
+
+_PLACE = Place("asset p/consistent_cuts, check no_gaps", "assets/p/consistent_cuts?view=checks&checkDetail=no_gaps")
+_HELD = "held (ddl_policy) until its statement is approved: see ddl_history at t/0@{}"
+_QUARANTINED = (
+    "quarantined: ApplyRows of a.b failed 3 times; x: y. Later changes are held; rebuild the table to resume it"
+)
+
+
+def _result(check: str, entries: dict[str, str], *, text: str = "why", time: float = 1.0) -> Evaluation:
+    return Evaluation(check, _PLACE, time, not entries, text if entries else "", entries)
+
+
+def _changes(check: str, before: dict[str, str] | None, now: dict[str, str]) -> list[tuple[str, str, str]]:
+    items = compare(None if before is None else _result(check, before), _result(check, now))
+    return [(item.event, item.state, item.line) for item in items]
+
+
+# ---- state of the lake
+
+
+def test_gaps_of_a_table_are_reported_by_reason() -> None:
+    old = {"a.b": "column c: damaged; 3 changes came late"}
+    assert _changes("no_gaps", None, old) == [
+        ("gap", "began", "a.b: column c: damaged"),
+        ("gap", "began", "a.b: 3 changes came late"),
+    ]
+    # closed only when the table has no gap
+    assert _changes("no_gaps", old, {"a.b": "4 changes came late; column d: damaged"}) == [
+        ("gap", "began", "a.b: column d: damaged")
+    ]
+    assert _changes("no_gaps", old, {"a.b": "4 changes came late"}) == []
+    assert [state for _, state, _ in _changes("no_gaps", old, {"c.d": "y"})] == ["ended", "ended", "began"]
+    assert _changes("no_gaps", {"a.b": "x", "c.d": "x"}, {"c.d": "x"}) == [("gap", "ended", "a.b: x")]
+    assert _changes("no_gaps", {"a.b": "x"}, {}) == [("gap", "ended", "a.b: x")]
+    assert _changes("no_gaps", {"a.b": "x"}, {"a.b": "x"}) == []
+
+
+def test_held_and_quarantined_tables_are_no_gaps() -> None:
+    held = {"a.b": f"column c: damaged; {_HELD.format(7)}"}
+    assert _changes("no_gaps", None, held) == [
+        ("ddl_held", "began", f"a.b: {_HELD.format(7)}"),
+        ("gap", "began", "a.b: column c: damaged"),
+    ]
+    # the approved statement was followed by another one that is held
+    assert _changes("no_gaps", {"a.b": _HELD.format(7)}, {"a.b": _HELD.format(9)}) == [
+        ("ddl_held", "ended", f"a.b: {_HELD.format(7)}"),
+        ("ddl_held", "began", f"a.b: {_HELD.format(9)}"),
+    ]
+    assert _changes("no_gaps", held, {"a.b": f"column c: damaged; {_QUARANTINED}"}) == [
+        ("ddl_held", "ended", f"a.b: {_HELD.format(7)}"),
+        ("quarantine", "began", f"a.b: {_QUARANTINED}"),
+    ]
+    again = _QUARANTINED.replace("3 times", "4 times")
+    assert _changes("no_gaps", {"a.b": _QUARANTINED}, {"a.b": again}) == []
+
+
+def test_dead_letters_are_reported_again_when_they_are_ten_times_as_many() -> None:
+    def found(count: int) -> dict[str, str]:
+        return {"json_is_valid": f"{count}, for example t/0@1"}
+
+    assert _changes("no_dead_letters", None, found(1)) == [
+        ("dead_letters", "began", "json_is_valid: 1, for example t/0@1")
+    ]
+    assert _changes("no_dead_letters", found(1), found(9)) == []
+    assert _changes("no_dead_letters", found(9), found(10)) == [
+        ("dead_letters", "began", "json_is_valid: 10, for example t/0@1")
+    ]
+    assert _changes("no_dead_letters", found(10), found(9)) == []
+    assert [state for _, state, _ in _changes("no_dead_letters", found(10), {})] == ["ended"]
+
+
+@pytest.mark.parametrize("check", ["no_breach", "keys_hold", "schema_matches_ddl", "no_lost_offsets", "field_rules"])
+def test_checks_of_the_lake_are_reported_per_table(check: str) -> None:
+    notes = {"wrong_tables": "['a.b']", "checked": "1 of 2"} if check in ("keys_hold", "schema_matches_ddl") else {}
+    notes |= {"shapes": "4"} if check == "field_rules" else {}
+    first, second = {"a.b": "x", **notes}, {"a.b": "y", "c.d": "x", **notes}
+    assert _changes(check, None, first) == [("check_failed", "began", f"{check}: a.b: x")]
+    assert _changes(check, first, second) == [("check_failed", "began", f"{check}: c.d: x")]
+
+
+def test_a_check_that_passes_has_no_conditions() -> None:
+    passed = Evaluation("keys_hold", _PLACE, 1.0, True, "", {"checked": "all"})
+    assert conditions(passed) == conditions(None) == {}
+
+
+# ---- what alternates
+
+
+def _seen(time: float, failed: bool, level: int = 0, key: str = "check a:balance") -> Observation:
+    return Observation(key, "check_failed", time, failed, f"balance: {time:g}", _PLACE, level)
+
+
+def test_a_failing_check_is_reported_once_and_ends_when_it_was_quiet() -> None:
+    failing, items = follow({}, [_seen(0, True), _seen(7, False), _seen(14, True), _seen(21, True)], 30)
+    assert [(item.state, item.line) for item in items] == [("began", "balance: 0")]
+    for now in (60, 21 + QUIET_SECONDS):  # without a result that passes it does not end
+        failing, items = follow(failing, [], now)
+        assert items == []
+    # it alternates: reported neither as ended nor again
+    failing, items = follow(failing, [_seen(700, True), _seen(710, False)], 720)
+    assert items == []
+    failing, items = follow(failing, [_seen(1290, False)], 700 + QUIET_SECONDS - 1)
+    assert items == []
+    failing, items = follow(failing, [], 700 + QUIET_SECONDS)
+    assert [(item.state, item.line) for item in items] == [("ended", "balance: 700")]
+    assert failing == {}
+    _, items = follow(failing, [_seen(1400, True)], 1401)
+    assert [item.state for item in items] == ["began"]
+
+
+def test_a_higher_level_is_reported_and_a_lower_one_is_not() -> None:
+    failing, items = follow({}, [_seen(0, True, 1), _seen(1, True, 2), _seen(2, True, 1), _seen(3, True, 2)], 5)
+    assert [item.line for item in items] == ["balance: 0", "balance: 1"]
+    assert failing["check a:balance"].level == 2
+
+
+def test_success_of_something_that_did_not_fail_is_no_news() -> None:
+    assert follow({}, [_seen(0, False)], 1000) == ({}, [])
+
+
+# ---- messages
+
+
+def _alerts(count: int, state: str = "began") -> list[Alert]:
+    items = [Item("gap", state, f"a.t{number}: reason", _PLACE, 1795698251.0) for number in range(count)]  # type: ignore[arg-type]
+    return to_alerts("shop", items, EVENTS)
+
+
+def test_one_message_lists_all_tables() -> None:
+    (alert,) = _alerts(MOST_LINES + 3)
+    assert (len(alert.lines), alert.more) == (MOST_LINES, 3)
+    text = Message(alert).text
+    assert text.splitlines()[:2] == ["shop: gap opened (11)", "• a.t0: reason"]
+    assert "and 3 more" in text
+    assert "shop_release_dead_letters" in text
+    ended = Message(_alerts(1, "ended")[0]).text
+    assert ended.splitlines()[:2] == ["shop: gap closed", "• no longer: a.t0: reason"]
+    assert "shop_rebuild" not in ended
+
+
+def test_only_declared_events_are_sent() -> None:
+    items = [Item("gap", "began", "x", _PLACE, 1), Item("lag", "began", "y", _PLACE, 1)]
+    assert [alert.event for alert in to_alerts("shop", items, ["lag"])] == ["lag"]
+
+
+def test_lines_are_short_and_without_control_characters() -> None:
+    (alert,) = to_alerts("shop", [Item("gap", "began", "a\nb\x1b[0m" + "c" * 1000, _PLACE, 1)], EVENTS)
+    assert alert.lines[0].startswith("a b [0mccc")
+    assert len(alert.lines[0]) == LONGEST_LINE
+
+
+def test_link_to_the_ui_or_the_asset() -> None:
+    (alert,) = _alerts(1)
+    page = "https://dagster.example.com/x/assets/p/consistent_cuts?view=checks&checkDetail=no_gaps"
+    assert Message(alert, "https://dagster.example.com/x").text.splitlines()[-1] == page
+    assert Message(alert).text.splitlines()[-1] == "asset p/consistent_cuts, check no_gaps"
+    fields = Message(alert, "https://dagster.example.com/x", dropped=2).fields
+    assert (fields["event"], fields["state"], fields["url"]) == ("gap", "began", page)
+    assert fields["time"] == "2026-11-26T13:04:11+00:00"
+    assert "2 earlier alerts were not delivered" in fields["text"]
+    assert Message(alert).fields["url"] is None
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_each_event_has_a_title(event: str) -> None:
+    states = ["occurred"] if event in ("ddl_applied", "ddl_not_supported") else ["began", "ended"]
+    titles = {Message(Alert("shop", event, state, 1.0, _PLACE, ("x",))).title for state in states}  # type: ignore[arg-type]
+    assert len(titles) == len(states)
+
+
+# ---- the cursor
+
+
+def test_cursor_is_equal_after_it_was_stored() -> None:
+    failing, _ = follow({}, [_seen(0, True, 2)], 1)
+    state = NotifyState({"a:b": 3}, 4, 5, None, failing).with_alerts(_alerts(2), ("slack_url", "email"))
+    assert NotifyState.parse(state.to_cursor()) == state
+
+
+@pytest.mark.parametrize("cursor", [None, "", "x", "[]", '{"checks": {"a": "b"}}', '{"other": 1}'])
+def test_damaged_cursor_is_an_empty_state(cursor: str | None) -> None:
+    assert NotifyState.parse(cursor) == NotifyState()
+
+
+def test_waiting_messages_are_bounded_and_counted() -> None:
+    state = NotifyState()
+    for _ in range(MOST_WAITING + 5):
+        long = [replace(alert, lines=("x" * LONGEST_LINE,) * MOST_LINES) for alert in _alerts(1)]
+        state = state.with_alerts(long, ("slack_url", "email")).after_delivery({"email": frozenset()})
+    assert len(state.waiting) == MOST_WAITING
+    assert state.dropped == {"slack_url": 5, "email": 5}
+    observations = [_seen(number, True, key=f"run job {number} " + "y" * 50) for number in range(500)]
+    failing, _ = follow({}, observations, 501)
+    assert len(replace(state, failing=failing).to_cursor()) < 64_000
+    # one channel got the oldest message, and with it the number of dropped ones
+    state = state.after_delivery({"email": frozenset({0})})
+    assert state.dropped == {"slack_url": 5}
+    assert [kept.channels for kept in state.waiting[:2]] == [("slack_url",), ("slack_url", "email")]
+
+
+def test_messages_of_a_removed_channel_are_forgotten() -> None:
+    state = NotifyState(dropped={"email": 2}).with_alerts(_alerts(1), ("slack_url", "email"))
+    state = state.after_delivery({"slack_url": frozenset({0})}).with_alerts([], ("slack_url",))
+    assert (state.waiting, state.dropped) == ((), {})
