@@ -122,7 +122,7 @@ def test_a_project_of_someone_else(tmp_path: Path) -> None:
     status = json.loads(project.run("cdc-pipeline", "status", "--name", "orders", "--json"))
     rows = {mirror["table"]: mirror["rows"] for mirror in status["mirrors"]}
     assert rows["shop.orders"] == 252
-    assert " INSERT (key id)" in project.run("cdc-pipeline", "history", "shop.orders", "1", "--name", "orders")
+    assert " INSERT (key id)" in project.run("cdc-pipeline", "history", "shop.orders", "100001", "--name", "orders")
     # the mirrors are assets now, which Dagster's graph of the project shows above the report
     graph = json.loads(project.run("dg", "list", "defs", "--json"))
     assert "orders/mirror/shop/orders" in {asset["asset_key"] for asset in graph["assets"]}
