@@ -49,6 +49,8 @@ def test_a_statement_is_shown_and_approved(spark: SparkSession, tmp_path: Path) 
         "db.t",
         "held (ddl_policy) until its statement is approved: see ddl_history at",
     )
+    statements = [record.data for record in cuts["ddl"].value.records]  # type: ignore[union-attr]
+    assert [row["statement"] for row in statements if row["status"] == "held"] == ["TRUNCATE TABLE t"]
     failed = {found.check_name for found in ingest.get_asset_check_evaluations() if not found.passed}
     assert failed == {"ddl_applied", "no_gaps", "field_rules"}
     assert rows() == [(1, "a")]
