@@ -78,17 +78,24 @@ def test_the_instance_differs_from_that_of_one_machine_in_its_storage() -> None:
     # starts of code servers by the webserver and the daemon; here they start none
     del local["code_servers"]
     assert deployed == local
-    assert len(_from_environment(storage)) == len(storage["postgres"]["postgres_db"]) == 5
+    database = storage["postgres"]["postgres_db"]
+    # without it SQLAlchemy 2.1 looks for psycopg, which dagster-postgres does not install
+    assert database.pop("scheme") == "postgresql+psycopg2"
+    assert len(_from_environment(database)) == len(database) == 5
 
 
 def test_the_workspace_loads_the_same_location() -> None:
     (deployed,), (local,) = (_yaml(path / "workspace.yaml")["load_from"] for path in (DEPLOY, ROOT))
     assert deployed["grpc_server"]["location_name"] == local["python_module"]["location_name"]
-    for command in _commands().values():
-        if "code-server" in command:
-            assert command[command.index("-m") + 1] == local["python_module"]["module_name"]
-            assert command[command.index("--location-name") + 1] == local["python_module"]["location_name"]
-            assert int(command[command.index("-p") + 1]) == deployed["grpc_server"]["port"]
+    (pod,) = _yaml(DEPLOY / "helm-values.yaml")["dagster-user-deployments"]["deployments"]
+    started = {where: command for where, command in _commands().items() if "code-server" in command}
+    assert set(started) == {"image", "cdc-code-server.service", "helm"}
+    for where, command in started.items():
+        # the chart names the location after the deployment
+        name = pod["name"] if where == "helm" else deployed["grpc_server"]["location_name"]
+        assert command[command.index("-m") + 1] == local["python_module"]["module_name"]
+        assert command[command.index("--location-name") + 1] == name
+        assert int(command[command.index("-p") + 1]) == deployed["grpc_server"]["port"]
 
 
 @pytest.fixture
@@ -151,8 +158,8 @@ def _commands() -> dict[str, list[str]]:
         test = service.get("healthcheck", {}).get("test", [])
         if test[1:] and test[1].startswith("dagster"):
             found[f"compose {name} healthcheck"] = test[1:]
-    image = re.findall(r"^(?:\s+)?CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
-    found |= {f"image {number}": json.loads(text) for number, text in enumerate(image)}
+    command, healthcheck = re.findall(r"^(?:\s+)?CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    found |= {"image": json.loads(command), "image healthcheck": json.loads(healthcheck)}
     for unit in UNITS:
         (text,) = re.findall(r"^ExecStart=(.*)$", unit.read_text(encoding="utf-8"), re.MULTILINE)
         found[unit.name] = shlex.split(text.removeprefix(VENV_BIN))
@@ -344,6 +351,11 @@ def test_the_chart_has_the_limits_of_the_instance() -> None:
 
 def _snake(name: str) -> str:
     return re.sub(r"[A-Z]", lambda match: f"_{match[0].lower()}", name)
+
+
+def test_the_chart_uses_the_driver_of_the_instance() -> None:
+    database = _yaml(DEPLOY / "dagster.yaml")["storage"]["postgres"]["postgres_db"]
+    assert _yaml(DEPLOY / "helm-values.yaml")["postgresql"]["postgresqlScheme"] == database["scheme"]
 
 
 def test_the_chart_is_that_of_the_dagster_version() -> None:
