@@ -140,7 +140,7 @@ format: venv ## format the code and apply ruff's fixes
 COMPILE = pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-annotate --no-header $(LOCK_FLAGS)
 
-lock: ## update the two locks from pyproject.toml (needs the package index)
+lock: ## update the three locks from pyproject.toml (needs the package index)
 	set -e; uv=uv; \
 	if ! command -v uv >/dev/null; then \
 		echo "[lock] uv is not on PATH; installing it into a temporary environment ..."; \
@@ -151,7 +151,9 @@ lock: ## update the two locks from pyproject.toml (needs the package index)
 	fi; \
 	"$$uv" $(COMPILE) --extra dev -o requirements.lock pyproject.toml; \
 	"$$uv" $(COMPILE) --group docs -o requirements-docs.lock; \
-	for lock in requirements.lock requirements-docs.lock; do echo "[lock] $$lock: $$(grep -c '==' $$lock) pins"; done
+	"$$uv" $(COMPILE) --extra kafka --extra ui --extra postgres --extra k8s --constraint requirements.lock \
+		-o deploy/requirements.lock pyproject.toml; \
+	for lock in requirements.lock requirements-docs.lock deploy/requirements.lock; do echo "[lock] $$lock: $$(grep -c '==' $$lock) pins"; done
 
 history: venv ## print statements and changes of a table: make history LAKE=data/lake/shop TABLE=shop.orders
 	$(BIN)/cdc-pipeline history $(TABLE) --lake $(dir $(LAKE)) --name $(notdir $(LAKE)) $(HISTORY_FLAGS)
