@@ -21,6 +21,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from pyarrow import compute as pc
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import TransientError
@@ -83,7 +84,7 @@ def read_frame(lake: Lake, table: str, *where: Condition) -> DataFrame:
     if not is_for_delta_rs(path):
         return _matching(lake.read(table), where)
     with _named_damage(path):
-        rows = DeltaTable(path).to_pyarrow_dataset().to_table(filter=_expression(where))
+        rows = _dataset(DeltaTable(path), path).to_table(filter=_expression(where))
     return lake.spark.createDataFrame(rows)
 
 
@@ -160,9 +161,15 @@ def _local_parts(path: str, where: Sequence[Condition], columns: Sequence[str] |
     if opened is None:
         return
     with _named_damage(path):
-        yield from opened.to_pyarrow_dataset().to_batches(
+        yield from _dataset(opened, path).to_batches(
             columns=None if columns is None else list(columns), filter=_expression(where)
         )
+
+
+def _dataset(opened: DeltaTable, path: str) -> Any:
+    """The rows of a local table. With delta-rs's own file system, Arrow's threads call Python: if one does so while the
+    process ends, it ends with SIGABRT."""
+    return opened.to_pyarrow_dataset(filesystem=SubTreeFileSystem(path, LocalFileSystem()))
 
 
 @contextlib.contextmanager
