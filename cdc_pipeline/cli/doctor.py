@@ -8,7 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.decode import decode
-from cdc_pipeline.errors import CdcError, redact
+from cdc_pipeline.dialects.unified import DEAD
+from cdc_pipeline.errors import CdcError, SourceError, redact
 from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.sources.kafka.source import KafkaTopics
@@ -126,19 +127,26 @@ def _format(pipeline: Pipeline, spark: SparkSession) -> str:
 
 
 def _dialects(pipeline: Pipeline, spark: SparkSession) -> str:
-    """The dialects of the newest records by topic. Raises CdcError if a topic has records of none only."""
+    """The dialects of the newest records by topic. Raises SourceError if all of a topic are dead letters."""
     assert isinstance(pipeline.source, KafkaTopics)
     records = pipeline.source.newest_records(Lake(spark, pipeline.paths), RunContext("doctor", lambda _: None))
     if records is None:
         return "the topics have no records yet"
-    counts = decode(records.selectExpr("0L AS batch_id", "*"), pipeline.dialect).groupBy("topic", "dialect").count()
-    by_topic: dict[str, list[str]] = {}
-    for row in counts.orderBy("topic", "dialect").collect():
-        if row["dialect"] is not None:
-            by_topic.setdefault(row["topic"], []).append(row["dialect"])
-    unknown = sorted({row["topic"] for row in counts.collect()} - by_topic.keys())
-    if unknown:
-        raise CdcError(f"the newest records of {', '.join(unknown[:_MOST_TOPICS])} are of no known dialect")
-    shown = list(by_topic.items())[:_MOST_TOPICS]
-    more = f" and {len(by_topic) - len(shown)} more topics" if len(by_topic) > len(shown) else ""
-    return "; ".join(f"{topic}: {', '.join(found)}" for topic, found in shown) + more
+    decoded = decode(records.selectExpr("0L AS batch_id", "*"), pipeline.dialect)
+    rows = decoded.groupBy("topic", "dialect", "kind", "rule").count().orderBy("topic", "dialect", "rule").collect()
+    accepted: dict[str, dict[str, None]] = {}
+    broken: dict[str, str] = {}
+    for row in rows:
+        if row["kind"] == DEAD:
+            broken[row["topic"]] = row["rule"]
+        elif row["dialect"] is not None:
+            accepted.setdefault(row["topic"], {})[row["dialect"]] = None
+    wrong = [f"{topic} (rule {rule})" for topic, rule in broken.items() if topic not in accepted]
+    if wrong:
+        raise SourceError(f"the newest records would be dead letters: {_listed(wrong)}")
+    return _listed([f"{topic}: {', '.join(found)}" for topic, found in accepted.items()]) or "no messages yet"
+
+
+def _listed(texts: list[str]) -> str:
+    more = f" and {len(texts) - _MOST_TOPICS} more" if len(texts) > _MOST_TOPICS else ""
+    return "; ".join(texts[:_MOST_TOPICS]) + more

@@ -16,12 +16,14 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # the package is typed, but has no __all__
 
 from cdc_pipeline.checks.lost_offsets import lost_offsets_result
+from cdc_pipeline.cli.doctor import Finding, examine
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.kafka.topic_selection import Start, TopicSelection
@@ -32,6 +34,8 @@ from cdc_pipeline_tests.local_kafka.clients import quiet_admin
 from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
+from cdc_pipeline_tests.support.messages import row as row_change
+from cdc_pipeline_tests.support.messages import watermark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -343,6 +347,25 @@ def test_without_batch_commits_the_lake_reads_its_progress_from_records(
     assert newest_note(paths) is None
     assert reader.ingest().records == 1
     assert [value for _, value in reader.values()["noteless", 0]] == [b"a", b"b", b"c"]
+
+
+def test_doctor_looks_at_the_newest_records(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
+    """`cdc-pipeline doctor` names the dialect of each topic, or the topic that has none, and ingests nothing."""
+    _topic(broker, "sound", row_change("INSERT", "t", 1, {"id": "1", "v": "a"}), watermark(2))
+    _topic(broker, "other", "{}", "[1]")
+
+    def findings(*topics: str) -> dict[str, Finding]:
+        pipeline = Pipeline("p", _reader(broker, spark, paths, *topics).source, paths.root)
+        return {finding.name: finding for finding in examine(pipeline)}
+
+    found = findings("sound")
+    assert [finding.text for finding in found.values() if not finding.passed] == []
+    assert found["dialects"].text == "sound: ticdc"
+    wrong = findings("sound", "other")["dialects"]
+    assert not wrong.passed
+    assert wrong.text.startswith("the newest records would be dead letters: other (rule ")
+    assert not Path(paths.table("raw_topic_snapshot")).exists()
+    assert "has no topic 'missing'" in findings("missing")["source"].text
 
 
 def test_group_offsets_for_dashboards(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
