@@ -156,7 +156,7 @@ lock: ## update the three locks from pyproject.toml (needs the package index)
 	for lock in requirements.lock requirements-docs.lock deploy/requirements.lock; do echo "[lock] $$lock: $$(grep -c '==' $$lock) pins"; done
 
 history: venv ## print statements and changes of a table: make history LAKE=data/lake/shop TABLE=shop.orders
-	$(BIN)/cdc-pipeline history $(TABLE) --lake $(dir $(LAKE)) --name $(notdir $(LAKE)) $(HISTORY_FLAGS)
+	$(BIN)/cdc-pipeline history $(TABLE) --lake $(dir $(LAKE:/=)) --name $(notdir $(LAKE:/=)) $(HISTORY_FLAGS)
 
 docs: venv ## generate docs/pipeline.md and the rules in docs/dialects.md from their models
 	$(BIN)/python scripts/pipeline_fields.py

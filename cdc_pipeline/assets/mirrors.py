@@ -171,25 +171,27 @@ def cut_results(
 
 
 def _update_catalog(lake: Lake, report: CutReport) -> dict[TableName, CatalogEntry]:
-    """Writes the mirrors of the cut to the catalog, and returns them. Looks only at mirrors that the cut has changed."""
+    """Writes the mirrors of the cut to the catalog, and returns them. Looks at those with another version than there."""
     known = {
         entry.name: entry for entry in read_catalog(lake.paths) if not entry.dropped and not report.selection_changes
     }
-    unchanged = {
-        mirror.name: known[mirror.name]
-        for mirror in report.mirrors
-        if mirror.name in known
-        and mirror.name not in report.changed
-        and mirror.mirror_id == known[mirror.name].mirror_id
-    }
-    others = [mirror for mirror in report.mirrors if mirror.name not in unchanged]
+
+    def is_known(mirror: MirrorEntry) -> bool:
+        entry = known.get(mirror.name)
+        return entry is not None and (entry.mirror_id, entry.version, entry.path) == (
+            mirror.mirror_id,
+            mirror.version,
+            mirror.path,
+        )
+
+    entries = {mirror.name: known[mirror.name] for mirror in report.mirrors if is_known(mirror)}
+    others = [mirror for mirror in report.mirrors if mirror.name not in entries]
     if not lake.paths.is_local:  # it has no catalog
         others = [mirror for mirror in others if mirror.name in report.changed]
     if report.published or others:
-        found = catalog_entries(lake.spark, others, report.sources)
-        unchanged.update({entry.name: entry for entry in found})
-        write_catalog(lake.paths, unchanged.values())
-    return unchanged
+        entries.update({entry.name: entry for entry in catalog_entries(lake.spark, others, report.sources)})
+        write_catalog(lake.paths, entries.values())
+    return entries
 
 
 def _cuts_spec(

@@ -33,7 +33,8 @@ def overview(report: CutReport, now: datetime | None = None) -> dg.TableMetadata
 
     def row(entry: MirrorEntry) -> list[str | int | float]:
         table, changed = held.get(entry.name), report.changed.get(entry.name)
-        stopped = None if table is None else tso_datetime(table.commit_ts)
+        has_tso = table is not None and report.resolved_tso is not None and table.commit_ts > 0
+        stopped = tso_datetime(table.commit_ts) if table is not None and has_tso else None
         behind = common if stopped is None else moment - stopped
         since = "" if table is None else ("quarantined" if table.error else f"since {table.statement}")
         return [

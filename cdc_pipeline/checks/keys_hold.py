@@ -78,7 +78,7 @@ def keys_hold_result(lake: Lake, report: CutReport, scope: KeysToCheck, key: dg.
     def check(entry: MirrorEntry) -> _Checked:
         return _check_mirror(lake.spark, entry, scope, since)
 
-    with small_query(lake.spark, sum(min(entries[name].rows, scope.most_rows) for name in selected)):
+    with small_query(lake.spark, sum(entries[name].rows for name in selected)):
         checked = map_in_threads(lake.spark, check, [entries[name] for name in selected], scope.threads)
     errors = {table.name: table.error for table in checked if table.error}
     counts = dict(sorted(Counter(table.scope for table in checked).items()))

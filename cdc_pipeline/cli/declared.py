@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from pydantic import ValidationError
 
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.lake.paths import is_local_path
+from cdc_pipeline.spark.session import SparkLakehouse
 
 if TYPE_CHECKING:
     from cdc_pipeline.pipeline import Pipeline
@@ -29,6 +32,17 @@ class DeclaredPipeline:
     def pipeline(self) -> Pipeline:
         return self.component.pipeline
 
+    @property
+    def spark(self) -> SparkLakehouse:
+        """The resource of the pipeline. Raises DeclarationError if it is no SparkLakehouse."""
+        name = self.pipeline.spark_resource
+        found = (self.definitions.resources or {}).get(name)
+        if not isinstance(found, SparkLakehouse):
+            raise DeclarationError(
+                f"the project has no SparkLakehouse as resource {name!r}, which spark_resource names"
+            )
+        return found.process_config_and_initialize()
+
 
 def capture_pipeline(captures: str, lake: str, name: str) -> DeclaredPipeline:
     """A pipeline of capture files, without a project. Raises DeclarationError if a value is not valid."""
@@ -36,7 +50,7 @@ def capture_pipeline(captures: str, lake: str, name: str) -> DeclaredPipeline:
         source = CaptureFilesSource(type="capture_files", path=captures)
         component = CdcPipeline(name=name, source=source, lake=lake)
     except ValueError as error:
-        raise DeclarationError(str(error)) from error
+        raise DeclarationError(load_error(error)) from None
     return DeclaredPipeline(component, component.build_defs())
 
 
@@ -57,24 +71,29 @@ def project_pipeline(project: Path, name: str | None) -> DeclaredPipeline:
     except DeclarationError:
         raise
     except Exception as error:  # Dagster wraps errors of YAML files and of modules
-        raise DeclarationError(
-            f"{project} has no project that can be loaded: {innermost(error)}. {_OTHER_WAYS}"
-        ) from error
+        reason = load_error(error)
+        raise DeclarationError(f"{project} has no project that can be loaded: {reason}. {_OTHER_WAYS}") from None
 
 
 def lake_pipeline_name(lake: str) -> str:
     """The name of the only pipeline in a local lake. Raises DeclarationError if there is none or several."""
+    if not is_local_path(lake):
+        raise DeclarationError(f"the lake {lake} is no local folder: use --name")
     names = sorted(folder.parent.name for folder in Path(lake).glob("*/raw_topic_snapshot") if folder.is_dir())
     if len(names) != 1:
         raise DeclarationError(f"the lake {lake} has {len(names)} pipelines ({', '.join(names) or 'none'}): use --name")
     return names[0]
 
 
-def innermost(error: BaseException) -> BaseException:
-    """The first cause of an error."""
+def load_error(error: BaseException) -> str:
+    """The first cause of an error in one line, without values: they may be secrets."""
     while (cause := error.__cause__) is not None:
         error = cause
-    return error
+    if isinstance(error, ValidationError):
+        return "; ".join(
+            f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors(include_input=False)
+        )
+    return str(error).strip().split("\n", 1)[0].strip() or type(error).__name__
 
 
 def json_default(value: Any) -> str:

@@ -5,26 +5,30 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 
 from cdc_pipeline.dialects.decode import decode
 from cdc_pipeline.dialects.unified import DEAD
 from cdc_pipeline.errors import CdcError, SourceError, redact
 from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.kafka.source import KafkaTopics
-from cdc_pipeline.sources.raw_batches import newest_note
+from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark
 from cdc_pipeline.sources.source import NewRecords, RunContext
 from cdc_pipeline.spark.jars import jar_packages
 from cdc_pipeline.spark.java import JavaError, require_java
 from cdc_pipeline.spark.session import own_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from pyspark.sql import SparkSession
-
+    from cdc_pipeline.cli.declared import DeclaredPipeline
     from cdc_pipeline.pipeline import Pipeline
+    from cdc_pipeline.spark.session import SparkLakehouse
 
 PACKAGES = ("cdc_pipeline", "dagster", "pyspark", "delta-spark", "deltalake", "pandera", "confluent-kafka")
 _MOST_TOPICS = 50
@@ -56,7 +60,7 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def examine(pipeline: Pipeline | None, *, with_spark: bool = True) -> Iterator[Finding]:
+def examine(declared: DeclaredPipeline | None, *, with_spark: bool = True) -> Iterator[Finding]:
     """The findings, one by one, because some take seconds. Without a pipeline only what every pipeline needs.
 
     A check that needs a failed one is left out.
@@ -64,22 +68,29 @@ def examine(pipeline: Pipeline | None, *, with_spark: bool = True) -> Iterator[F
     yield Finding("versions", ", ".join(f"{name} {found}" for name, found in installed_versions().items()))
     java = _attempt("Java", _java, "Install OpenJDK 17 or 21 and set JAVA_HOME to it")
     yield java
-    source = None
-    if pipeline is not None:
-        source = _attempt("source", lambda: _source(pipeline), _SOURCE_REMEDY)
+    pipeline = None if declared is None else declared.pipeline
+    secrets = () if pipeline is None else pipeline.source.secrets
+    has_source = False
+    if pipeline is not None and pipeline.paths.is_local:
+        source = _attempt("source", lambda: _source(pipeline, newest_note(pipeline.paths)), _SOURCE_REMEDY, secrets)
+        has_source = source.passed
         yield source
-        if pipeline.paths.is_local:
-            yield _attempt("lake", lambda: _folder(pipeline), _LAKE_REMEDY)
+        yield _attempt("lake", lambda: _folder(pipeline), _LAKE_REMEDY)
     if not with_spark or not java.passed:
         return
-    started = _attempt("Spark and jars", _spark, _JARS_REMEDY)
+    spark = own_spark() if declared is None else declared.spark
+    started = _attempt("Spark and jars", lambda: _spark(spark), _JARS_REMEDY)
     yield started
     if pipeline is None or not started.passed:
         return
-    spark = own_spark().session
-    yield _attempt("lake format", lambda: _format(pipeline, spark), _LAKE_REMEDY)
-    if isinstance(pipeline.source, KafkaTopics) and source is not None and source.passed:
-        yield _attempt("dialects", lambda: _dialects(pipeline, spark), _DIALECT_REMEDY)
+    lake = Lake(spark.session, pipeline.paths)
+    yield _attempt("lake format", lambda: _format(lake), _LAKE_REMEDY)
+    if not pipeline.paths.is_local:
+        source = _attempt("source", lambda: _source(pipeline, newest_note_by_spark(lake)), _SOURCE_REMEDY, secrets)
+        has_source = source.passed
+        yield source
+    if isinstance(pipeline.source, KafkaTopics) and has_source:
+        yield _attempt("dialects", lambda: _dialects(pipeline, lake), _DIALECT_REMEDY, secrets)
 
 
 _SOURCE_REMEDY = "Correct the fields of `source` (docs/kafka.md, docs/storage.md), or ask who runs the broker"
@@ -91,11 +102,11 @@ _JARS_REMEDY = (
 _DIALECT_REMEDY = "Only Canal-JSON of TiCDC, Canal and DataWorks is supported: see docs/dialects.md, and check `topics`"
 
 
-def _attempt(name: str, check: Callable[[], str], remedy: str) -> Finding:
+def _attempt(name: str, check: Callable[[], str], remedy: str, secrets: tuple[str, ...] = ()) -> Finding:
     try:
         return Finding(name, check())
-    except (CdcError, JavaError, OSError) as error:
-        return Finding(name, str(error), remedy)
+    except (CdcError, JavaError, OSError, PySparkException, Py4JJavaError) as error:
+        return Finding(name, redact(first_line(error), secrets), remedy)
 
 
 def _java() -> str:
@@ -103,11 +114,8 @@ def _java() -> str:
     return f"{java.version} at {java.path}"
 
 
-def _source(pipeline: Pipeline) -> str:
-    try:
-        found = pipeline.source.find_new_records(newest_note(pipeline.paths))
-    except CdcError as error:
-        raise type(error)(redact(str(error), pipeline.source.secrets)) from None
+def _source(pipeline: Pipeline, note: Mapping[str, Any] | None) -> str:
+    found = pipeline.source.find_new_records(note)
     return f"{pipeline.source.location}: {found.summary if isinstance(found, NewRecords) else found.reason}"
 
 
@@ -116,20 +124,19 @@ def _folder(pipeline: Pipeline) -> str:
     return f"{pipeline.paths.home} can be written"
 
 
-def _spark() -> str:
-    return f"Spark {own_spark().session.version} with {', '.join(jar_packages())}"
+def _spark(spark: SparkLakehouse) -> str:
+    return f"Spark {spark.session.version} with {', '.join(jar_packages())}"
 
 
-def _format(pipeline: Pipeline, spark: SparkSession) -> str:
-    lake = Lake(spark, pipeline.paths)
+def _format(lake: Lake) -> str:
     require_known_format(lake)
     return f"{lake.paths.home} {'is readable' if lake.exists('raw_topic_snapshot') else 'is empty'}"
 
 
-def _dialects(pipeline: Pipeline, spark: SparkSession) -> str:
+def _dialects(pipeline: Pipeline, lake: Lake) -> str:
     """The dialects of the newest records by topic. Raises SourceError if all of a topic are dead letters."""
     assert isinstance(pipeline.source, KafkaTopics)
-    records = pipeline.source.newest_records(Lake(spark, pipeline.paths), RunContext("doctor", lambda _: None))
+    records = pipeline.source.newest_records(lake, RunContext("doctor", lambda _: None))
     if records is None:
         return "the topics have no records yet"
     decoded = decode(records.selectExpr("0L AS batch_id", "*"), pipeline.dialect)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.control_tables import iterate_rows, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,18 +27,17 @@ def table_history(
     texts. `key`: texts of the key's columns, in the order of the message; keeps only changes of this row.
     """
     named = (("database", "=", database), ("table", "=", table))
-    changes = read_rows(lake, "change_log", *named, columns=_ROW_COLUMNS)  # type: ignore[arg-type]
     statements = read_rows(lake, "ddl_history", *named, columns=_STATEMENT_COLUMNS)  # type: ignore[arg-type]
-    kept = [change for change in changes if _has_values(change, _wanted(change, where, key))]
+    changes = iterate_rows(lake, "change_log", *named, columns=_ROW_COLUMNS)  # type: ignore[arg-type]
+    kept = (change for change in changes if _has_values(change, _wanted(change, where, key)))
     return sorted([*statements, *kept], key=_order)
 
 
-def message_value(lake: Lake, row: Row) -> bytes | None:
-    """The bytes of the message behind a row of the history."""
-    names = ("topic", "partition", "offset")
-    (record,) = read_rows(lake, "raw_topic_snapshot", *((name, "=", row[name]) for name in names), columns=["value"])
-    value: bytes | None = record["value"]
-    return value
+def message_value(lake: Lake, row: Row) -> bytes:
+    """The bytes of the message behind a row of the history; empty if the raw snapshot lacks it."""
+    names = ("batch_id", "topic", "partition", "offset")
+    records = read_rows(lake, "raw_topic_snapshot", *((name, "=", row[name]) for name in names), columns=["value"])
+    return bytes(records[0]["value"] or b"") if records else b""
 
 
 def _wanted(change: Row, where: Mapping[str, str], key: Sequence[str]) -> dict[str, str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -11,16 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import dagster as dg
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 
 from cdc_pipeline.cli import doctor as checks
 from cdc_pipeline.cli.declared import capture_pipeline, json_default, lake_pipeline_name, project_pipeline
 from cdc_pipeline.cli.history import history_lines, message_value, table_history
 from cdc_pipeline.cli.readable_lake import readable_lake
-from cdc_pipeline.cli.runs import ingest, run_job
+from cdc_pipeline.cli.runs import FinishedRun, ingest, require_success, run_job
 from cdc_pipeline.cli.status import open_metrics, read_status, status_lines, table_lines
-from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError
+from cdc_pipeline.errors import CdcError, DeclarationError
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.paths import LakePaths, first_line
 from cdc_pipeline.spark.java import JavaError
 
 if TYPE_CHECKING:
@@ -45,17 +49,34 @@ def main() -> None:
     """The entry point: errors become one line and exit code 1."""
     for kind in (dg.BetaWarning, dg.PreviewWarning):  # of Dagster's own classes
         warnings.filterwarnings("ignore", category=kind)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: a run releases its lock and is reported as failed
+        signal.signal(number, signal.default_int_handler)
     try:
         cli(standalone_mode=False)
     except (CdcError, JavaError) as error:
-        click.secho(f"error: {error}", fg="red", err=True)
-        sys.exit(1)
+        _print_error(str(error))
+    except (OSError, dg.DagsterError, PySparkException, Py4JJavaError, DeltaError) as error:
+        _print_error(f"{type(error).__name__}: {first_line(error)}")
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo("interrupted", err=True)
         sys.exit(130)
+
+
+def _print_error(text: str) -> None:
+    click.secho(f"error: {printable(text)}", fg="red", err=True)
+    sys.exit(1)
+
+
+def printable(text: str) -> str:
+    """The text without control characters, which names and values of upstream may contain."""
+    return "".join(character if character.isprintable() or character == "\n" else "\ufffd" for character in text)
+
+
+def _print(text: str = "") -> None:
+    click.echo(printable(text))
 
 
 def _declared(captures: str | None, lake: str | None, project: Path, name: str | None) -> DeclaredPipeline:
@@ -98,12 +119,11 @@ def _lake_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--name", help="The pipeline, if there are several.")
     @functools.wraps(command)
     def with_lake(project: Path, lake: str | None, name: str | None, **others: Any) -> None:
-        paths = (
-            LakePaths(lake, name or lake_pipeline_name(lake))
-            if lake
-            else project_pipeline(project, name).pipeline.paths
-        )
-        command(readable_lake(paths), **others)
+        if lake:
+            command(readable_lake(LakePaths(lake, name or lake_pipeline_name(lake))), **others)
+        else:
+            declared = project_pipeline(project, name)
+            command(readable_lake(declared.pipeline.paths, declared), **others)
 
     return with_lake
 
@@ -117,17 +137,18 @@ def run(declared: DeclaredPipeline) -> None:
     """
     finished = ingest(declared)
     for line in finished.warnings:
-        click.secho(f"warning: {line}", fg="yellow")
-    click.echo()
-    click.echo("\n".join(status_lines(read_status(readable_lake(declared.pipeline.paths)))))
+        click.secho(f"warning: {printable(line)}", fg="yellow")
+    _print()
+    _print("\n".join(status_lines(read_status(readable_lake(declared.pipeline.paths, declared)))))
 
 
 @cli.command()
 @_source_options
 def follow(declared: DeclaredPipeline) -> None:
     """Ingest batch after batch in one Spark session, as the fields `follow` and `sensor` say, until Ctrl-C."""
-    click.echo(f"• following {declared.pipeline.source.location} into {declared.pipeline.lake}; Ctrl-C ends it")
-    _finish(run_job(declared, "follow"))
+    _print(f"• following {declared.pipeline.source.location} into {declared.pipeline.lake}; Ctrl-C ends it")
+    while True:  # a run ends after follow.maximum_minutes or follow.idle_minutes; the next one uses the same session
+        _finish(run_job(declared, "follow"))
 
 
 @cli.command()
@@ -139,11 +160,10 @@ def rebuild(declared: DeclaredPipeline, tables: tuple[str, ...]) -> None:
     _finish(run_job(declared, "rebuild", config))
 
 
-def _finish(finished: Any) -> None:
-    if not finished.result.success:
-        raise TerminalError("\n".join(finished.failures))
+def _finish(finished: FinishedRun) -> None:
+    require_success(finished)
     for line in finished.warnings:
-        click.secho(f"warning: {line}", fg="yellow")
+        click.secho(f"warning: {printable(line)}", fg="yellow")
 
 
 @cli.command()
@@ -159,9 +179,9 @@ def status(lake: Lake, as_json: bool, openmetrics: Path | None) -> None:
         temporary.write_text(open_metrics(found), encoding="utf-8")
         temporary.replace(openmetrics)
     elif as_json:
-        click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        _print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
     else:
-        click.echo("\n".join(status_lines(found)))
+        _print("\n".join(status_lines(found)))
 
 
 @cli.command()
@@ -169,7 +189,7 @@ def status(lake: Lake, as_json: bool, openmetrics: Path | None) -> None:
 @click.argument("key", nargs=-1)
 @_lake_options
 @click.option("--where", multiple=True, metavar="COLUMN=TEXT", help="Only changes with this text before or after.")
-@click.option("--last", type=int, metavar="N", help="Only the last N entries.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries.")
 @click.option("--messages", is_flag=True, help="Print the message of each entry, too.")
 def history(
     lake: Lake, table: str, key: tuple[str, ...], where: tuple[str, ...], last: int | None, messages: bool
@@ -187,9 +207,9 @@ def history(
     rows = table_history(lake, database, name, {column: text for column, _, text in pairs}, key)
     shown = rows[-last:] if last else rows
     for row, line in zip(shown, history_lines(shown), strict=True):
-        click.echo(line)
+        _print(line)
         if messages:
-            click.echo(f"    message {(message_value(lake, row) or b'').decode(errors='replace')}")
+            _print(f"    message {message_value(lake, row).decode(errors='replace')}")
     if not rows:
         raise DeclarationError(
             f"the change log of {lake.paths.pipeline} has nothing of {table} {' '.join(key)}".rstrip()
@@ -199,16 +219,17 @@ def history(
 @cli.command()
 @_lake_options
 @click.option("--rule", help="Only letters of this rule.")
-@click.option("--last", type=int, default=20, metavar="N", help="Only the last N; 20 by default.")
+@click.option("--last", type=click.IntRange(min=1), default=20, metavar="N", help="Only the last N; 20 by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the message.")
 def letters(lake: Lake, rule: str | None, last: int, as_json: bool) -> None:
     """Show dead letters: records and rows that broke a rule."""
     columns = ["batch_id", "topic", "partition", "offset", "rule", "database", "table", "column", "reason"]
     where: list[Any] = [("rule", "=", rule)] if rule else []
-    found = read_rows(lake, "dead_letters", *where, columns=[*columns, *(["value"] if as_json else [])])
+    found = read_rows(lake, "dead_letters", *where, columns=columns)
     found.sort(key=lambda row: (row["batch_id"], row["topic"], row["partition"], row["offset"]))
     if as_json:
-        click.echo(json.dumps(found[-last:], indent=2, ensure_ascii=False, default=json_default))
+        shown = [{**row, "value": message_value(lake, row)} for row in found[-last:]]
+        _print(json.dumps(shown, indent=2, ensure_ascii=False, default=json_default))
         return
     rows = [
         (
@@ -219,9 +240,9 @@ def letters(lake: Lake, rule: str | None, last: int, as_json: bool) -> None:
         )
         for row in found[-last:]
     ]
-    click.echo("\n".join(table_lines(("position", "rule", "table", "reason"), rows)) if rows else "no dead letters")
+    _print("\n".join(table_lines(("position", "rule", "table", "reason"), rows)) if rows else "no dead letters")
     if len(found) > last:
-        click.echo(f"({len(found) - last} earlier ones are not shown)")
+        _print(f"({len(found) - last} earlier ones are not shown)")
 
 
 @cli.command()
@@ -238,7 +259,7 @@ def doctor(pipeline: str | None, project: Path, captures: str | None, lake: str 
     except DeclarationError as error:
         _print_finding(checks.Finding("pipeline", str(error), "Run this command in the folder of a Dagster project"))
     failed = declared is None
-    for finding in checks.examine(None if declared is None else declared.pipeline, with_spark=not no_spark):
+    for finding in checks.examine(declared, with_spark=not no_spark):
         _print_finding(finding)
         failed |= not finding.passed
     if failed:
@@ -247,16 +268,16 @@ def doctor(pipeline: str | None, project: Path, captures: str | None, lake: str 
 
 def _print_finding(finding: checks.Finding) -> None:
     mark = click.style("ok  ", fg="green") if finding.passed else click.style("FAIL", fg="red")
-    click.echo(f"{mark} {finding.name}: {finding.text}")
+    click.echo(f"{mark} {finding.name}: {printable(finding.text)}")
     if not finding.passed:
-        click.echo(f"     {finding.remedy}")
+        _print(f"     {finding.remedy}")
 
 
 @cli.command(name="version")
 def show_version() -> None:
     """Show the versions of this package and of what it uses."""
     for name, found in checks.installed_versions().items():
-        click.echo(f"{name} {found}")
+        _print(f"{name} {found}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import dagster as dg
 from cdc_pipeline.cli.readable_lake import readable_lake
 from cdc_pipeline.errors import TerminalError
 from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
+from cdc_pipeline.pipeline import PIPELINE_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +28,16 @@ RAW = "raw_topic_snapshot"
 class FinishedRun:
     result: dg.ExecuteInProcessResult
     step_seconds: Mapping[str, float]
+
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether Ctrl-C or a signal ended the run. Dagster reports it as a failure."""
+        return any(
+            event.is_step_failure
+            and event.step_failure_data.error is not None
+            and event.step_failure_data.error.cls_name == dg.DagsterExecutionInterruptedError.__name__
+            for event in self.result.all_events
+        )
 
     @property
     def failures(self) -> list[str]:
@@ -84,7 +95,12 @@ def run_job(declared: DeclaredPipeline, job: str, config: Mapping[str, Any] | No
     home = os.environ.get("DAGSTER_HOME")
     with dg.DagsterInstance.get() if home else dg.DagsterInstance.ephemeral() as instance:
         result = with_lines.resolve_job_def(f"{declared.component.name}_{job}").execute_in_process(
-            instance=instance, raise_on_error=False, run_config=run_config
+            instance=instance,
+            raise_on_error=False,
+            run_config=run_config,
+            # Dagster's limit of one run per pipeline does not apply: no launcher watches this process, and the writer lock
+            # keeps runs apart
+            tags={PIPELINE_TAG: f"{declared.component.name} by cdc-pipeline"},
         )
         steps = instance.get_run_step_stats(result.run_id)
     seconds = {
@@ -95,13 +111,20 @@ def run_job(declared: DeclaredPipeline, job: str, config: Mapping[str, Any] | No
     return FinishedRun(result, seconds)
 
 
+def require_success(run: FinishedRun) -> None:
+    """Raises `click.Abort` if the run was interrupted, TerminalError with its errors if it failed."""
+    if run.was_interrupted:
+        raise click.Abort
+    if not run.result.success:
+        raise TerminalError("\n".join(run.failures))
+
+
 def ingest(declared: DeclaredPipeline) -> FinishedRun:
     """Runs `<pipeline>_ingest` and says what it did. Raises TerminalError with the errors of a failed run."""
     pipeline, started = declared.pipeline, time.monotonic()
     click.echo(f"• running {pipeline.name}_ingest: {pipeline.source.location} into {pipeline.lake}")
     run = run_job(declared, "ingest")
-    if not run.result.success:
-        raise TerminalError("\n".join(run.failures))
+    require_success(run)
     (raw,) = run.result.asset_materializations_for_node(f"{pipeline.name}__{RAW}")
     cuts = [
         found
@@ -119,6 +142,6 @@ def ingest(declared: DeclaredPipeline) -> FinishedRun:
 def _why_no_cut(declared: DeclaredPipeline, records: int) -> str:
     if not records:
         return "no new records: the mirrors did not change"
-    lake = readable_lake(declared.pipeline.paths)
+    lake = readable_lake(declared.pipeline.paths, declared)
     reason = read_progress(lake, published_cut(lake)).blocking_reason()
     return f"{records} new records are pending: {reason}"

@@ -46,6 +46,8 @@ class CatalogEntry:
     """The `database.table` that it mirrors, if a route gives the mirror another name."""
     merged: tuple[str, ...] = ()
     """The source tables of a merged mirror, as `database.table`."""
+    version: int = -1
+    """The Delta version that was looked at."""
 
     @property
     def name(self) -> TableName:

@@ -68,14 +68,25 @@ def read_rows(lake: Lake, table: str, *where: Condition, columns: Sequence[str] 
 
     Raises LakeError if a file of the table is missing or damaged.
     """
-    path = lake.paths.table(table)
-    if is_for_delta_rs(path):
-        parts = _local_parts(path, where, columns)
-        return [row for part in parts for row in part.to_pylist(maps_as_pydicts="strict")]
+    if is_for_delta_rs(lake.paths.table(table)):
+        return list(iterate_rows(lake, table, *where, columns=columns))
     frame = lake.read_if_exists(table)
     if frame is None:
         return []
     return [row.asDict(recursive=True) for row in _matching(frame, where).select(*columns or frame.columns).collect()]
+
+
+def iterate_rows(
+    lake: Lake, table: str, *where: Condition, columns: Sequence[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """`read_rows`, one by one: for tables that do not fit into memory."""
+    path = lake.paths.table(table)
+    if is_for_delta_rs(path):
+        for part in _local_parts(path, where, columns):
+            yield from part.to_pylist(maps_as_pydicts="strict")
+    elif (frame := lake.read_if_exists(table)) is not None:
+        for row in _matching(frame, where).select(*columns or frame.columns).toLocalIterator(prefetchPartitions=True):
+            yield row.asDict(recursive=True)
 
 
 def read_frame(lake: Lake, table: str, *where: Condition) -> DataFrame:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -115,4 +115,5 @@ def new_tables_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
 
 def catalog_digest(entries: Iterable[CatalogEntry]) -> str:
     """Short hash of everything that the asset nodes of these mirrors show."""
-    return hashlib.sha256(json.dumps([asdict(entry) for entry in entries]).encode()).hexdigest()[:16]
+    shown = [asdict(replace(entry, version=0)) for entry in entries]
+    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]

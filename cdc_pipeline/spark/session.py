@@ -40,6 +40,7 @@ _FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m"
 """By default the first compiler alone gets 48 MB for code. Spark fills them within half a minute, and the JVM goes on
 interpreted."""
 _HEAP = re.compile(r"(\d+)(?:([mgt])b?)?")
+_CONSUMERS = "spark.kafka.consumer.cache.capacity"
 _LOG_CACHE_SIZE = "spark.databricks.delta.delta.log.cacheSize"
 # The comments give the reason for each setting.
 _FIXED_SETTINGS = {
@@ -69,8 +70,10 @@ _FIXED_SETTINGS = {
     # row values seldom repeat: a Parquet dictionary costs time and saves no space
     "spark.hadoop.parquet.enable.dictionary#before.key_value.value": "false",
     "spark.hadoop.parquet.enable.dictionary#after.key_value.value": "false",
-    # a following run reads each partition with the consumer of the batch before; an idle one is closed after five minutes
-    "spark.kafka.consumer.cache.capacity": "10000",
+    # A following run reads each partition with the consumer of the batch before (_CONSUMERS; an idle one is closed after
+    # five minutes). Records that it fetched ahead are dropped: they take memory, and a leader election can rewrite them.
+    "spark.kafka.consumer.fetchedData.cache.timeout": "1s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
     "spark.ui.showConsoleProgress": "false",
     # Spark builds this text for each query even without a UI: use the shortest form
     "spark.sql.ui.explainMode": "simple",
@@ -94,15 +97,18 @@ def _sets_collector(settings: Mapping[str, str]) -> bool:
     return any(_COLLECTOR_OPTION.search(text) for text in texts)
 
 
-def _log_cache_size(heap: str) -> int:
-    """The number of tables whose logs Delta caches (for an hour): as many as fill a quarter of the heap, at least 100.
-
-    Each takes up to 2 MB, so that Delta's default of 10,000 can fill the heap. `heap`: as `4g`, `512m`; other forms give
-    the minimum.
-    """
+def _megabytes(heap: str) -> int:
+    """The size of a heap, as `4g` or `512m`; 0 for other forms."""
     size = _HEAP.fullmatch(heap.strip().lower())
-    megabytes = int(size[1]) * 1024 ** "mgt".index(size[2] or "m") if size else 0
-    return max(int(megabytes) // 8, 100)
+    return int(size[1]) * 1024 ** "mgt".index(size[2] or "m") if size else 0
+
+
+def _log_cache_size(heap: int) -> int:
+    """The number of tables whose logs Delta caches (for an hour): as many as fill a quarter of the heap (MB), at least 100.
+
+    Each takes up to 2 MB, so that Delta's default of 10,000 can fill the heap.
+    """
+    return max(heap // 8, 100)
 
 
 _STARTING = "starting Spark, fetching its jars if they are not cached yet"
@@ -140,7 +146,10 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
             settings["spark.driver.defaultJavaOptions"] += " -XX:+UseParallelGC"
         if short_lived:
             settings["spark.driver.defaultJavaOptions"] += f" {_FIRST_COMPILER_ONLY}"
-        settings.setdefault(_LOG_CACHE_SIZE, str(_log_cache_size(settings["spark.driver.memory"])))
+        heap = _megabytes(settings["spark.driver.memory"])
+        settings.setdefault(_LOG_CACHE_SIZE, str(_log_cache_size(heap)))
+        # a consumer may hold a fetch of 1 MB
+        settings.setdefault(_CONSUMERS, str(max(heap // 3, 64)))
         return settings
 
     @property

@@ -43,6 +43,6 @@ def test_mirrors_that_need_attention_come_first() -> None:
 def test_without_tsos_there_is_no_lag_and_many_mirrors_are_cut_off() -> None:
     streams = StreamProgress(1, has_tsos=False, resolved_tso=None, held_by=None, without_watermark=())
     mirrors = tuple(_entry(f"t{number:03}") for number in range(MOST_MIRRORS + 1))
-    rows = _rows(CutReport(True, 3, None, streams, mirrors))
+    rows = _rows(CutReport(True, 3, None, streams, mirrors, held=(_held("t000"),)))
     assert len(rows) == MOST_MIRRORS
     assert {row["lag_seconds"] for row in rows} == {""}

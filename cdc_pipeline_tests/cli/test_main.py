@@ -6,12 +6,17 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 from click.testing import CliRunner
+from pydantic import ValidationError
 
-from cdc_pipeline.cli.main import cli, main
+from cdc_pipeline.cli.declared import load_error
+from cdc_pipeline.cli.main import cli, main, printable
+from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.folders import folder
@@ -169,6 +174,7 @@ def test_doctor_names_a_remedy_for_each_failure(tmp_path: Path, monkeypatch: pyt
         (["run", "--project", "{root}", "unknown"], "has no pipeline 'unknown'; its pipelines: shop"),
         (["run", "--project", "{empty}"], "has no project that can be loaded"),
         (["status", "--lake", "{empty}"], "has 0 pipelines"),
+        (["status", "--lake", "s3://bucket/lake"], "is no local folder: use --name"),
         (["status", "--lake", "{empty}", "--name", "p"], "there is no pipeline 'p' in the lake"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
@@ -199,6 +205,39 @@ def test_the_entry_point_prints_one_line(
     assert (code, errors.count("\n")) == (1, 1)
     assert errors.startswith("error: the lake ")
     assert run("nonsense")[0] == 2
+
+
+def test_following_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends by a limit is followed by the next one. An interrupted one is no failure with an error."""
+    runs = [SimpleNamespace(was_interrupted=False, result=SimpleNamespace(success=True), warnings=[])] * 2
+    runs.append(SimpleNamespace(was_interrupted=True))
+    jobs: list[str] = []
+
+    def run_job(_: object, job: str) -> object:
+        jobs.append(job)
+        return runs[len(jobs) - 1]
+
+    monkeypatch.setattr("cdc_pipeline.cli.main.run_job", run_job)
+    with pytest.raises(click.Abort):
+        _invoke("follow", "--captures", "x", "--lake", "l")
+    assert jobs == ["follow"] * 3
+
+
+def test_errors_of_a_declaration_have_no_values(tmp_path: Path) -> None:
+    for error in (
+        DeclarationError("outer"),
+        ValueError("first line\n  3 | password: secret\nTraceback"),
+    ):
+        assert load_error(error) in ("outer", "first line")
+    with pytest.raises(ValidationError) as raised:
+        CdcPipeline(name="a b", source="secret", lake=str(tmp_path))  # type: ignore[arg-type]
+    text = load_error(raised.value)
+    assert "is not a pipeline name" in text
+    assert "secret" not in text
+
+
+def test_control_characters_are_not_printed() -> None:
+    assert printable("a\x1b]0;x\x07\nb\r") == "a\ufffd]0;x\ufffd\nb\ufffd"
 
 
 def test_versions() -> None:

@@ -33,15 +33,15 @@ def resources() -> dg.Definitions:
 _REPORT = """\
 import dagster as dg
 
+from cdc_pipeline import SparkLakehouse, read_cut
+
 ORDERS = dg.AssetKey(["orders", "mirror", "shop", "orders"])
 
 
 @dg.asset(deps=[ORDERS], automation_condition=dg.AutomationCondition.eager(), group_name="reports")
 def order_count(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-    from deltalake import DeltaTable
-
-    table = DeltaTable("lake/orders/mirror/shop/orders").to_pyarrow_dataset()
-    return dg.MaterializeResult(metadata={"orders": table.count_rows()})
+    cut = read_cut(SparkLakehouse().session, "lake", "orders")
+    return dg.MaterializeResult(metadata={"orders": cut["shop.orders"].count()})
 """
 
 

@@ -16,14 +16,16 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # the package is typed, but has no __all__
 
 from cdc_pipeline.checks.lost_offsets import lost_offsets_result
+from cdc_pipeline.cli.declared import DeclaredPipeline
 from cdc_pipeline.cli.doctor import Finding, examine
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.kafka.topic_selection import Start, TopicSelection
@@ -349,14 +351,15 @@ def test_without_batch_commits_the_lake_reads_its_progress_from_records(
     assert [value for _, value in reader.values()["noteless", 0]] == [b"a", b"b", b"c"]
 
 
-def test_doctor_looks_at_the_newest_records(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:
+def test_doctor_looks_at_the_newest_records(broker: LocalBroker, paths: LakePaths) -> None:
     """`cdc-pipeline doctor` names the dialect of each topic, or the topic that has none, and ingests nothing."""
     _topic(broker, "sound", row_change("INSERT", "t", 1, {"id": "1", "v": "a"}), watermark(2))
     _topic(broker, "other", "{}", "[1]")
 
     def findings(*topics: str) -> dict[str, Finding]:
-        pipeline = Pipeline("p", _reader(broker, spark, paths, *topics).source, paths.root)
-        return {finding.name: finding for finding in examine(pipeline)}
+        source = KafkaSource(type="kafka", bootstrap_servers=broker.bootstrap, topics=list(topics))
+        component = CdcPipeline(name="p", source=source, lake=paths.root)
+        return {finding.name: finding for finding in examine(DeclaredPipeline(component, component.build_defs()))}
 
     found = findings("sound")
     assert [finding.text for finding in found.values() if not finding.passed] == []

@@ -48,6 +48,7 @@ def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources
                 mirror_id=mirror.mirror_id,
                 upstream=_upstream(mirror.name, sources) if state.source_tables is None else "",
                 merged=tuple(str(name) for name in sorted(source.name for source in state.source_tables or ())),
+                version=mirror.version,
             )
         )
     return entries

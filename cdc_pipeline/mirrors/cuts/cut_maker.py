@@ -84,7 +84,8 @@ class CutMaker:
         resumes = bool(resumed_tables(published.held, inputs.approved))
         selection_changed = published.cut_id > 0 and published.selection != self.selection
         if window := next_window(published, streams, resumes=resumes or selection_changed):
-            report = self._make_cut(window, published, streams, inputs)
+            made = self._make_cut(window, published, streams, inputs)
+            report = made if report is None else made.after(report)
         if report is None:
             report = self._unchanged(published, streams)
         return replace(report, seconds=time.monotonic() - started)

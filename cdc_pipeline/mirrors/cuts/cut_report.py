@@ -94,6 +94,15 @@ class CutReport:
     """One sentence for each effect of a changed selection."""
     statements: tuple[ReportedStatement, ...] = ()
 
+    def after(self, resumed: CutReport) -> CutReport:
+        """The report of a run that first finished another cut: with what that cut did, too."""
+        return replace(
+            self,
+            changed={**resumed.changed, **self.changed},
+            statements=(*resumed.statements, *self.statements),
+            selection_changes=(*resumed.selection_changes, *self.selection_changes),
+        )
+
     @property
     def without_quarantined(self) -> CutReport:
         """The report without the mirrors of quarantined tables."""

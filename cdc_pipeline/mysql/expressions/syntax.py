@@ -55,12 +55,12 @@ def _parse(text: str) -> list[exp.Expr | None]:
     if not _IS_COMPILED:
         return _Dialect().parse(text)
     # Instances of a compiled parser's subclass cannot be created (package sqlglotc, which dagster-dbt installs). So the
-    # parser's own tables are exchanged while it parses.
+    # parser's own tables are exchanged while it parses. Another thread that uses sqlglot itself may see them.
     parser: Any = MySQLParser
     with _EXCHANGE:
         before = parser.FUNCTIONS, parser.FUNCTION_PARSERS
-        parser.FUNCTIONS, parser.FUNCTION_PARSERS = {}, _FUNCTION_PARSERS
         try:
+            parser.FUNCTIONS, parser.FUNCTION_PARSERS = {}, _FUNCTION_PARSERS
             return MySQL().parse(text)
         finally:
             parser.FUNCTIONS, parser.FUNCTION_PARSERS = before

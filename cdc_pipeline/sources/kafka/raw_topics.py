@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _GROUP_PREFIX = "spark-kafka-relation"
 """Spark's own prefix, to which brokers may grant rights."""
+_NO_IDS = frozenset({"", "AAAAAAAAAAAAAAAAAAAAAA"})
+"""Ids of topics on a broker that has none."""
 _REFUSED = re.compile(r"Authentication|Authorization|ConfigException")
 """Names of Java exceptions for which a retry cannot succeed."""
 
@@ -99,6 +101,7 @@ class RawTopics:
             causes = _causes(error)
             if is_conflict(error) or not any("kafka" in text.lower() for text in causes):
                 raise  # the lake could not be written
+            _group.cache_clear()  # the next attempt connects anew
             raise self._failure(causes, batch) from None
         count = appended_rows(self.lake.spark, self._path, commit)
         # without gaps, the batch has each offset of its plan
@@ -124,7 +127,9 @@ class RawTopics:
         assigned = {topic: sorted(map(int, found)) for topic, found in by_topic(first).items()}
         parallelism = self.lake.spark.sparkContext.defaultParallelism
         settings = self.client.java()
-        client = {"group.id": _group(frozenset(settings.items()), topic_ids), **settings}
+        named = topic_ids and all(topic_id not in _NO_IDS for _, topic_id in topic_ids)
+        group = {"group.id": _group(frozenset(settings.items()), topic_ids)} if named else {}
+        client = {**group, **settings}
         frame = (
             self.lake.spark.read.format("kafka")
             .options(**{f"kafka.{name}": value for name, value in client.items()})
@@ -163,7 +168,8 @@ def _group(_settings: frozenset[tuple[str, str]], _topic_ids: frozenset[tuple[st
     """The consumer group of this process for these settings and topics.
 
     Spark keeps a group's consumers for the next batch; by default each query has a group of its own, and connects a consumer
-    per partition (30 ms). It also keeps records that they fetched ahead, so a recreated topic needs another group.
+    per partition (30 ms). It also keeps records that they fetched ahead, so a recreated topic needs another group. Topics
+    of a broker without topic ids have one for each query (`RawTopics.records`).
     """
     return f"{_GROUP_PREFIX}-{uuid.uuid4()}"
 

@@ -1,7 +1,7 @@
 """The source `kafka`: Spark reads topics of a broker between explicit offsets, in batches.
 
-Each batch is one append to `raw_topic_snapshot`, whose note has the next offset of every partition. Consumer groups are not
-used.
+Each batch is one append to `raw_topic_snapshot`, whose note has the next offset of every partition. No offsets of consumer
+groups are read.
 """
 
 from __future__ import annotations
