@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 
 from cdc_pipeline.definitions import defs
+from cdc_pipeline.lake import lock
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
@@ -48,20 +49,31 @@ def _assert_correct(spark: SparkSession, paths: LakePaths) -> None:
 
 @pytest.mark.core(2, 9)
 def test_a_run_waits_for_another_and_a_rebuild_finds_all_equal(
-    spark: SparkSession, paths: LakePaths, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    paths: LakePaths,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _write_captures(tmp_path / "captures")
     locked, release = threading.Event(), threading.Event()
+    read_holder = lock._read_holder
+
+    def read_and_release(descriptor: int) -> str:
+        holder = read_holder(descriptor)
+        release.set()
+        return holder
+
+    monkeypatch.setattr(lock, "_read_holder", read_and_release)
 
     def other_run() -> None:
         with writer_lock(paths, "the-other-run", lambda line: None):
             locked.set()
-            release.wait(60)
+            release.wait(300)
 
     other = threading.Thread(target=other_run)
     other.start()
     assert locked.wait(10)
-    threading.Timer(3, release.set).start()
     result = run_ingest(tmp_path / "captures", Path(paths.root), log_level="INFO")
     other.join()
     assert result.success
