@@ -16,7 +16,7 @@ _PIECES = r"""
     (?P<string> STRINGS )
     | (?P<kept> `[^`]*`
         | \b(?:(?:var)?(?:char|binary)|bit|(?:tiny|small|medium|big)?int|integer)\s*\(\s*\d{1,5}\s*\)
-        | \b(?:decimal|numeric|float|double)\s*\(\s*\d{1,5}\s*(?:,\s*\d+\s*)?\)
+        | \b(?:decimal|numeric|float|double)\s*\(\s*\d{1,3}\s*(?:,\s*\d{1,2}\s*)?\)
         | \b(?:datetime|timestamp|time)\s*\(\s*\d\s*\) )
     | (?P<unclear> ['"`] | /\*[MT]?! )
     | (?P<comment> /\*.*?\*/ | (?:\#|--(?=\s|\Z))[^\n]* )
