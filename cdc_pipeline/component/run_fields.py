@@ -21,8 +21,9 @@ def settings_resolver(settings: type[dg.Resolvable], *, optional: bool = False) 
         if model is None and optional:
             return None
         if isinstance(model, str):
-            # Dagster treats text as a template, and its own resolver fails without naming the expected type
-            raise ValueError(f"{model!r} is not a mapping of fields, which is expected")
+            # Dagster treats text as a template, and its own resolver fails without naming the expected type. Without the
+            # text, which may be a secret
+            raise ValueError("is text: a mapping of fields is expected")
         return settings.resolve_from_model(context, model)
 
     model = settings.model()

@@ -1,7 +1,8 @@
 """Alerts: what a pipeline reports to people, and when a condition begins and ends. Plain values, without Dagster's instance.
 
 A condition is reported when it begins and when it ends. Two forms:
-- State of the lake, which a check reports completely in each run (gaps, dead letters): two evaluations are compared.
+- State of the lake, which a check reports completely in each batch (gaps, dead letters): it is compared with the
+  conditions that are known from earlier results.
 - Anything that may alternate from batch to batch (a check of a batch, lag, runs): `Failing` remembers it, and it ends
   only after `QUIET_SECONDS` without a failure.
 """
@@ -9,8 +10,9 @@ A condition is reported when it begins and when it ends. Two forms:
 from __future__ import annotations
 
 import re
+import zlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from cdc_pipeline.checks.ddl_applied import NO_GAPS
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS
@@ -43,6 +45,8 @@ QUIET_SECONDS = 600
 MOST_LINES = 8
 LONGEST_LINE = 240
 _MOST_FAILING = 50
+MOST_CONDITIONS = 100
+"""Of more conditions of a check, only their number is reported."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,15 @@ class Condition:
     subject: str
     """The table or rule. It ends when no condition of this event has its subject."""
     line: str
+    reason: str = ""
+    """Distinguishes the conditions of a subject."""
     level: int = 0
     """A condition whose level rises is reported again."""
+
+    @property
+    def key(self) -> str:
+        """Equal in later results: event, subject, and a short form of the reason."""
+        return f"{self.event} {self.subject} {zlib.crc32(self.reason.encode()):08x}"
 
 
 @dataclass(frozen=True)
@@ -144,54 +155,75 @@ _ITEMIZED: dict[str, frozenset[str]] = {
     FIELD_RULES: frozenset({"shapes"}),
 }
 STATE_CHECKS = frozenset(_ITEMIZED)
-"""Checks that report the complete state of the lake in each run."""
+"""Checks that report the complete state of the lake in each batch."""
 
 
-def conditions(evaluation: Evaluation | None) -> dict[str, Condition]:
-    """The conditions that a state check reports, by a key that is equal in later evaluations."""
-    if evaluation is None or evaluation.passed:
+def conditions(evaluation: Evaluation) -> dict[str, Condition]:
+    """The conditions that a state check reports, by key."""
+    if evaluation.passed:
         return {}
-    found: dict[str, Condition] = {}
+    found: list[Condition] = []
     for name, text in evaluation.entries.items():
         if name in _ITEMIZED[evaluation.check]:
             continue
         if evaluation.check == NO_GAPS:
-            found |= _gaps(name, text)
-        elif evaluation.check == NO_DEAD_LETTERS:
-            # reported again at 10, 100, ... records
-            count = re.match(r"\d*", text)
-            found[name] = Condition("dead_letters", name, f"{name}: {text}", len(count.group()) if count else 0)
-        else:
-            found[name] = Condition("check_failed", name, f"{evaluation.check}: {name}: {text}")
-    return found
+            found += _gaps(name, text)
+            continue
+        event: Event = "dead_letters" if evaluation.check == NO_DEAD_LETTERS else "check_failed"
+        line = f"{name}: {text}" if event == "dead_letters" else f"{evaluation.check}: {name}: {text}"
+        # each loss of offsets is reported; a table or rule with a number again at 10, 100, ...
+        reason = text if evaluation.check == NO_LOST_OFFSETS else ""
+        number = re.match(r"\d*", text) if evaluation.check in (NO_DEAD_LETTERS, NO_BREACH) else None
+        found.append(Condition(event, name, line, reason, len(number.group()) if number else 0))
+    return {condition.key: condition for condition in found}
 
 
-def _gaps(table: str, text: str) -> dict[str, Condition]:
-    """The gaps in the text of one table. Numbers are not part of the key, because counts change with each batch."""
-    found: dict[str, Condition] = {}
+def _gaps(table: str, text: str) -> list[Condition]:
+    """The gaps in the text of one table. Numbers are not part of the reason, because counts change with each batch."""
+    found: list[Condition] = []
     # these are the last gap of a table, and the error of a quarantined table may contain any text
     last = re.search(rf"(?:^|; )({re.escape(HELD_TEXT)}|{re.escape(QUARANTINED_TEXT)}: )", text)
     if last is not None:
         own, text = text[last.start(1) :], text[: last.start()]
         if own.startswith(HELD_TEXT):
-            found[f"held {table} {own}"] = Condition("ddl_held", f"{table} {own}", f"{table}: {own}")
+            found.append(Condition("ddl_held", f"{table}: {own}", f"{table}: {own}"))
         else:
-            found[f"quarantined {table}"] = Condition("quarantine", table, f"{table}: {own}")
+            found.append(Condition("quarantine", table, f"{table}: {own}"))
     for part in filter(None, text.split("; ")):
-        found[f"gap {table} {re.sub(r'[0-9]+', '#', part)}"] = Condition("gap", table, f"{table}: {part}")
+        found.append(Condition("gap", table, f"{table}: {part}", re.sub(r"[0-9]+", "#", part)))
     return found
 
 
-def compare(before: Evaluation | None, now: Evaluation) -> list[Item]:
-    """The conditions that ended and began between two evaluations of a state check."""
-    old, new = conditions(before), conditions(now)
-    remaining = {(found.event, found.subject) for found in new.values()}
-    ended = [found for found in old.values() if (found.event, found.subject) not in remaining]
-    began = [found for key, found in new.items() if key not in old or found.level > old[key].level]
-    return [
-        *(Item(found.event, "ended", found.line, now.place, now.time) for found in ended),
-        *(Item(found.event, "began", found.line, now.place, now.time) for found in began),
-    ]
+def compare(known: Mapping[str, int], now: Evaluation) -> tuple[dict[str, int], list[Item]]:
+    """The result of a state check against the conditions that are known: their levels by key.
+
+    Returns what is known afterwards, and what ended and began. Of more than `MOST_CONDITIONS`, those that are known are
+    compared first; the others are reported as a number.
+    """
+    new = conditions(now)
+    keys = sorted(new, key=lambda key: key not in known)[:MOST_CONDITIONS]
+    found = {key: new[key] for key in keys}
+    if len(new) > MOST_CONDITIONS:
+        event: Event = {NO_GAPS: "gap", NO_DEAD_LETTERS: "dead_letters"}.get(now.check, "check_failed")  # type: ignore[assignment]
+        subject = f"more than {MOST_CONDITIONS} conditions"
+        line = f"{now.check}: {len(new)} conditions; alerts name only {MOST_CONDITIONS} of them"
+        number = Condition(event, subject, line, level=len(str(len(new))))
+        found = {number.key: number, **found}
+    remaining = {_subject(key) for key in new} | {_subject(key) for key in found}
+    items = []
+    for event, subject in dict.fromkeys(map(_subject, known)):
+        if (event, subject) not in remaining:
+            line = f"{now.check}: {subject}" if event == "check_failed" else subject
+            items.append(Item(event, "ended", line, now.place, now.time))
+    for key, condition in found.items():
+        if key not in known or condition.level > known[key]:
+            items.append(Item(condition.event, "began", condition.line, now.place, now.time))
+    return {key: max(condition.level, known.get(key, 0)) for key, condition in found.items()}, items
+
+
+def _subject(key: str) -> tuple[Event, str]:
+    event, _, rest = key.partition(" ")
+    return cast("Event", event), rest.rpartition(" ")[0]
 
 
 def follow(

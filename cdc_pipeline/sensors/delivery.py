@@ -46,8 +46,8 @@ class Channel(Protocol):
     def name(self) -> str:
         """Field of `notify`, and name in the cursor."""
 
-    def send(self, message: Message) -> None:
-        """Raises DeliveryError if the message was not taken."""
+    def send(self, message: Message) -> str:
+        """Returns what to report of a message that was taken, or nothing. Raises DeliveryError if it was not taken."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class SlackWebhook:
     url: SecretText
     name: str = "slack_url"
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message) -> str:
         # Slack's own three escapes: other text in <> would be a link or a mention
         text = message.text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        _post(self.url, {"text": text})
+        return _post(self.url, {"text": text})
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class JsonWebhook:
     url: SecretText
     name: str = "webhook_url"
 
-    def send(self, message: Message) -> None:
-        _post(self.url, message.fields)
+    def send(self, message: Message) -> str:
+        return _post(self.url, message.fields)
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,22 @@ class Email:
     """Empty: no login."""
     name: str = "email"
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message) -> str:
         mail = EmailMessage()
         mail["Subject"], mail["From"], mail["To"] = message.title, self.email_from, ", ".join(self.email_to)
         mail.set_content(message.text)
+        refused: dict[str, tuple[int, bytes]] | None = None
         try:
             with self._connect() as server:
                 if self.email_password:
                     server.login(self.smtp_user or self.email_from, str(self.email_password))
-                server.send_message(mail)
+                refused = server.send_message(mail)
         except Exception as error:
-            raise DeliveryError(_reason(error)) from None
+            # an error of QUIT is none of the mail: it would be sent again
+            if refused is None:
+                raise DeliveryError(_reason(error)) from None
+        statuses = ", ".join(f"{address} (SMTP status {status})" for address, (status, _) in refused.items())
+        return f"the server refused {statuses}" if statuses else ""
 
     def _connect(self) -> smtplib.SMTP:
         port = self.smtp_port or DEFAULT_PORTS[self.smtp_type]
@@ -119,12 +124,12 @@ class _NoRedirects(HTTPRedirectHandler):
         return None
 
 
-def _post(url: str, fields: dict[str, Any]) -> None:
+def _post(url: str, fields: dict[str, Any]) -> str:
     try:
         headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "cdc_pipeline"}
         request = Request(str(url), data=json.dumps(fields).encode(), headers=headers, method="POST")
         with build_opener(_NoRedirects).open(request, timeout=ANSWER_SECONDS):
-            pass
+            return ""
     except HTTPError as error:
         error.close()
         raise DeliveryError(f"HTTP status {error.code}", only_this=error.code in _MESSAGE_REJECTED) from None
@@ -156,6 +161,7 @@ class Delivery:
     sent: list[int] = field(default_factory=list)
     """Indexes in `NotifyState.waiting`."""
     error: str = ""
+    """Why messages wait, or which recipients the server refused."""
 
 
 def deliver(
@@ -196,7 +202,7 @@ def _send_all(
             return
         dropped = 0 if delivery.sent else state.dropped.get(channel.name, 0)
         try:
-            channel.send(Message(state.waiting[index].alert, ui_url, dropped))
+            delivery.error = channel.send(Message(state.waiting[index].alert, ui_url, dropped)) or delivery.error
         except DeliveryError as error:
             delivery.error = str(error)
             if not error.only_this:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster import DefaultSensorStatus, RunsFilter
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
 
 from cdc_pipeline.assets.keys import CUTS, table_key
-from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS
+from cdc_pipeline.checks.ddl_applied import DDL_APPLIED
 from cdc_pipeline.checks.freshness import FRESH
 from cdc_pipeline.mysql.ddl.shown_statement import without_literals
 from cdc_pipeline.pipeline import PIPELINE_TAG
@@ -42,9 +43,9 @@ from cdc_pipeline.sensors.observed_events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from dagster import DagsterInstance
+    from dagster import DagsterInstance, EventLogEntry, EventLogRecord
 
     from cdc_pipeline.checks.freshness import FreshnessLimits
     from cdc_pipeline.pipeline import Pipeline
@@ -52,8 +53,9 @@ if TYPE_CHECKING:
 
 _INTERVAL_SECONDS = 30
 _MOST_RECORDS = 100
-"""Most materializations, ends of runs and evaluations of a check per tick. Of the evaluations, the newest are read."""
-_FEW = 10
+"""Most materializations and ends of runs per tick."""
+_PAGE, _MOST_PAGES = 500, 20
+"""Results of checks are read in pages, of which a tick reads at most this number. The next tick reads the others."""
 _DONE = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
 
 
@@ -120,22 +122,13 @@ class _Tick:
 
     def _read(self, before: NotifyState) -> tuple[NotifyState, list[Item]]:
         """The state with everything that is new since `before`, and what it means."""
+        evaluated, results, observations = self._results(before.evaluated)
+        names = {_name(key) for key in self.checks}
+        conditions = {name: known for name, known in before.conditions.items() if name in names}
         items: list[Item] = []
-        observations: list[Observation] = []
-        checks = {}
-        for key in self.checks:
-            name = f"{key.asset_key.path[-1]}:{key.name}"
-            last = before.checks.get(name)
-            records = self._evaluations(key, last)
-            if records:
-                checks[name] = records[-1][0]
-                results = [result for _, result in records]
-                if key.name in STATE_CHECKS:
-                    items += self._state_changes(key, last, results[-1])
-                elif key.name not in (FRESH, DDL_APPLIED):
-                    observations += [check_observation(name, result) for result in results]
-            elif last is not None:
-                checks[name] = last
+        for name, result in results.items():
+            conditions[name], changes = compare(conditions.get(name, {}), result)
+            items += map(self._with_statement, changes)
         cut, statements = self._statements(before.cut)
         failures, failed = self._ended_runs(dg.DagsterEventType.RUN_FAILURE, before.failures)
         successes, succeeded = self._ended_runs(dg.DagsterEventType.RUN_SUCCESS, before.successes)
@@ -144,47 +137,74 @@ class _Tick:
             observations += self._lag()
         known = {key: found for key, found in before.failing.items() if key != LAG or self.limits.declared}
         failing, changed = follow(known, observations, self.now)
-        state = replace(before, checks=checks, cut=cut, failures=failures, successes=successes, failing=failing)
+        state = replace(
+            before,
+            evaluated=evaluated,
+            conditions={name: known for name, known in conditions.items() if known},
+            cut=cut,
+            failures=failures,
+            successes=successes,
+            failing=failing,
+        )
         return state, [*statements, *items, *changed]
 
     # ---- checks
 
-    def _evaluations(self, key: dg.AssetCheckKey, last: int | None) -> list[tuple[int, Evaluation]]:
-        """Ids and results of the evaluations after `last`, oldest first. The newest one if `last` is None."""
-        found: list[tuple[int, Evaluation]] = []
-        limit, cursor = 1 if last is None else _FEW, None
-        while len(found) < _MOST_RECORDS:
-            records = self.instance.event_log_storage.get_asset_check_execution_history(
-                key, limit=limit, cursor=cursor, status=_DONE
-            )
-            new = [record for record in records if last is None or record.id > last]
-            for record in new:
-                if (result := evaluation(key, record.event)) is not None:
-                    found.append((record.id, result))
-            if last is None or len(new) < limit:
-                break
-            cursor = new[-1].id
-        return found[::-1]
+    def _results(self, last: int | None) -> tuple[int, dict[str, Evaluation], list[Observation]]:
+        """What is new after the event `last`: the id of the newest event that was read, the newest result of each check of
+        the lake's state, and the results of all other checks."""
+        read, state, observations = last or 0, {}, []
+        for read, events in self._pages(last):  # noqa: B007  # the newest
+            for event in events:
+                key, result = evaluation(event)
+                if key not in self.checks or key.name in (FRESH, DDL_APPLIED):
+                    continue
+                if key.name in STATE_CHECKS:
+                    state[_name(key)] = result
+                else:
+                    observations.append(check_observation(_name(key), result))
+        return read, state, observations
 
-    def _state_changes(self, key: dg.AssetCheckKey, last: int | None, newest: Evaluation) -> list[Item]:
-        """What began and ended since the evaluation `last`. Without one, everything that the newest reports began."""
-        before = None
-        if last is not None:
-            records = self.instance.event_log_storage.get_asset_check_execution_history(
-                key, limit=1, cursor=last + 1, status=_DONE
-            )
-            before = evaluation(key, records[0].event) if records else None
-        items = compare(before, newest)
-        held = any(item.event == "ddl_held" and item.state == "began" for item in items)
-        return [self._with_statement(item) for item in items] if held and key.name == NO_GAPS else items
+    def _pages(self, last: int | None) -> Iterator[tuple[int, list[EventLogEntry]]]:
+        """Results of checks after the event `last`, oldest first. Without one, the newest result of each check.
+
+        A run has one row per check, which each batch of the run overwrites. So new results are read from the events.
+        """
+        if last is None:
+            newest = self._evaluations(None, 1, ascending=False)
+            found = [self._newest(key) for key in self.checks]
+            yield newest[0].storage_id if newest else 0, [event for event in found if event is not None]
+            return
+        for _ in range(_MOST_PAGES):
+            records = self._evaluations(last, _PAGE, ascending=True)
+            if records:
+                last = records[-1].storage_id
+                yield last, [record.event_log_entry for record in records]
+            if len(records) < _PAGE:
+                return
+
+    def _evaluations(self, last: int | None, limit: int, *, ascending: bool) -> Sequence[EventLogRecord]:
+        storage = self.instance.event_log_storage
+        wanted = dg.EventRecordsFilter(dg.DagsterEventType.ASSET_CHECK_EVALUATION, after_cursor=last)
+        if isinstance(storage, SqliteEventLogStorage):
+            # its own method reads the file of each run, where ids start again; its index has the events of all runs
+            return SqlEventLogStorage.get_event_records(storage, wanted, limit, ascending)
+        return storage.get_event_records(wanted, limit, ascending)
+
+    def _newest(self, key: dg.AssetCheckKey) -> EventLogEntry | None:
+        storage = self.instance.event_log_storage
+        records = storage.get_asset_check_execution_history(key, limit=1, status=_DONE)
+        return records[0].event if records else None
 
     def _with_statement(self, item: Item) -> Item:
-        """The item with the held statement, which the newest result of the check `ddl_applied` lists by position."""
+        """A held table with its statement, which the newest result of the check `ddl_applied` lists by position."""
+        if (item.event, item.state) != ("ddl_held", "began"):
+            return item
         key = dg.AssetCheckKey(table_key(self.pipeline.name, CUTS), DDL_APPLIED)
-        for _, result in self._evaluations(key, None):
-            for position, statement in result.entries.items():
-                if item.event == "ddl_held" and item.line.endswith(f" {position}"):
-                    return replace(item, line=f"{item.line}: {without_literals(statement)}")
+        event = self._newest(key)
+        for position, statement in ({} if event is None else evaluation(event)[1].entries).items():
+            if item.line.endswith(f" {position}"):
+                return replace(item, line=f"{item.line}: {without_literals(statement)}")
         return item
 
     # ---- cuts and runs
@@ -221,3 +241,7 @@ class _Tick:
         failed = kind == dg.DagsterEventType.RUN_FAILURE
         observed = [run_observation(jobs[record.run_id], record, failed) for record in records if record.run_id in jobs]
         return records[-1].storage_id, observed
+
+
+def _name(key: dg.AssetCheckKey) -> str:
+    return f"{key.asset_key.path[-1]}:{key.name}"

@@ -20,8 +20,10 @@ class Waiting:
 
 @dataclass(frozen=True)
 class NotifyState:
-    checks: dict[str, int] = field(default_factory=dict)
-    """asset:check → id of its newest processed evaluation."""
+    evaluated: int | None = None
+    """Storage id of the newest processed result of a check. None: none was processed."""
+    conditions: dict[str, dict[str, int]] = field(default_factory=dict)
+    """asset:check → the conditions that it reported, by key, and the level of each."""
     cut: int | None = None
     """Storage id of the newest processed materialization of `consistent_cuts`. None: none was processed."""
     failures: int | None = None

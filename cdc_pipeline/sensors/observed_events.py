@@ -37,12 +37,13 @@ def asset_place(key: dg.AssetKey, check: str = "") -> Place:
     return Place(f"asset {key.to_user_string()}, check {check}", f"{path}?view=checks&checkDetail={quote(check)}")
 
 
-def evaluation(key: dg.AssetCheckKey, event: dg.EventLogEntry | None) -> Evaluation | None:
-    found = None if event is None else event.asset_check_evaluation
-    if event is None or found is None:
-        return None
-    place = asset_place(key.asset_key, key.name)
-    return Evaluation(key.name, place, event.timestamp, found.passed, found.description or "", _texts(found.metadata))
+def evaluation(event: dg.EventLogEntry) -> tuple[dg.AssetCheckKey, Evaluation]:
+    """The check and its result. The event must be an evaluation of a check."""
+    found = event.asset_check_evaluation
+    assert found is not None
+    key = found.asset_check_key
+    place, texts = asset_place(key.asset_key, key.name), _texts(found.metadata)
+    return key, Evaluation(key.name, place, event.timestamp, found.passed, found.description or "", texts)
 
 
 def _texts(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, str]:

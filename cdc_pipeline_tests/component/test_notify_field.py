@@ -128,6 +128,8 @@ def test_secrets_are_hidden(load: Callable[[str], CdcPipeline], caplog: pytest.L
         ({**_ALL, "email": {**_EMAIL, "smtp_type": "NONE", "email_password": "{{ env.CDC_PASSWORD }}"}}, {}),
         ({**_ALL, "email": {**_EMAIL, "email_to": [], "email_password": "{{ env.CDC_PASSWORD }}"}}, {}),
         ({**_ALL, "webhook_url": "{{ env.CDC_HOOK | nofilter }}"}, {}),
+        ("{{ env.CDC_SLACK }}", {}),
+        ({**_ALL, "email": "{{ env.CDC_PASSWORD }}"}, {}),
     ],
 )
 def test_errors_contain_no_secret(notify: Any, fields: dict[str, Any], load: Callable[[str], CdcPipeline]) -> None:
@@ -176,7 +178,7 @@ def _messages(error: BaseException | None) -> str:
     ("notify", "parts"),
     [
         ({}, ["notify", "no channel", "slack_url, webhook_url or email"]),
-        ("slack", ["notify", "'slack' is not a mapping of fields"]),
+        ("slack", ["notify", "is text: a mapping of fields is expected"]),
         ({"slack_url": "hooks"}, ["slack_url", "is not a URL", "https://host/path is expected"]),
         ({"slack_url": 5}, ["slack_url", "5", "string"]),
         ({"slack_url": "{{ env.CDC_NONE }}"}, ["notify.slack_url", "an environment variable is not set"]),

@@ -9,6 +9,7 @@ import pytest
 from cdc_pipeline.sensors.alerts import (
     EVENTS,
     LONGEST_LINE,
+    MOST_CONDITIONS,
     MOST_LINES,
     QUIET_SECONDS,
     Alert,
@@ -35,8 +36,12 @@ def _result(check: str, entries: dict[str, str], *, text: str = "why", time: flo
     return Evaluation(check, _PLACE, time, not entries, text if entries else "", entries)
 
 
+def _known(check: str, entries: dict[str, str]) -> dict[str, int]:
+    return compare({}, _result(check, entries))[0]
+
+
 def _changes(check: str, before: dict[str, str] | None, now: dict[str, str]) -> list[tuple[str, str, str]]:
-    items = compare(None if before is None else _result(check, before), _result(check, now))
+    _, items = compare({} if before is None else _known(check, before), _result(check, now))
     return [(item.event, item.state, item.line) for item in items]
 
 
@@ -54,9 +59,9 @@ def test_gaps_of_a_table_are_reported_by_reason() -> None:
         ("gap", "began", "a.b: column d: damaged")
     ]
     assert _changes("no_gaps", old, {"a.b": "4 changes came late"}) == []
-    assert [state for _, state, _ in _changes("no_gaps", old, {"c.d": "y"})] == ["ended", "ended", "began"]
-    assert _changes("no_gaps", {"a.b": "x", "c.d": "x"}, {"c.d": "x"}) == [("gap", "ended", "a.b: x")]
-    assert _changes("no_gaps", {"a.b": "x"}, {}) == [("gap", "ended", "a.b: x")]
+    assert [state for _, state, _ in _changes("no_gaps", old, {"c.d": "y"})] == ["ended", "began"]
+    assert _changes("no_gaps", {"a.b": "x; y", "c.d": "x"}, {"c.d": "x"}) == [("gap", "ended", "a.b")]
+    assert _changes("no_gaps", {"a.b": "x"}, {}) == [("gap", "ended", "a.b")]
     assert _changes("no_gaps", {"a.b": "x"}, {"a.b": "x"}) == []
 
 
@@ -79,22 +84,66 @@ def test_held_and_quarantined_tables_are_no_gaps() -> None:
     assert _changes("no_gaps", {"a.b": _QUARANTINED}, {"a.b": again}) == []
 
 
-def test_dead_letters_are_reported_again_when_they_are_ten_times_as_many() -> None:
-    def found(count: int) -> dict[str, str]:
-        return {"json_is_valid": f"{count}, for example t/0@1"}
+@pytest.mark.parametrize(
+    ("check", "text", "began", "ended"),
+    [
+        ("no_dead_letters", "{}, for example t/0@1", "x: 10, for example t/0@1", "x"),
+        (
+            "no_breach",
+            "{} change(s), the first at t/0@1",
+            "no_breach: x: 10 change(s), the first at t/0@1",
+            "no_breach: x",
+        ),
+    ],
+)
+def test_numbers_are_reported_again_when_they_are_ten_times_as_many(
+    check: str, text: str, began: str, ended: str
+) -> None:
+    known: dict[str, int] = {}
+    reported = []
+    for count in (1, 9, 10, 9, 10, 99, 100):
+        known, items = compare(known, _result(check, {"x": text.format(count)}))
+        reported.append([item.state for item in items])
+        if count == 10 and items:
+            assert [item.line for item in items] == [began]
+    assert reported == [["began"], [], ["began"], [], [], [], ["began"]]
+    known, (item,) = compare(known, _result(check, {}))
+    assert (known, item.state, item.line) == ({}, "ended", ended)
 
-    assert _changes("no_dead_letters", None, found(1)) == [
-        ("dead_letters", "began", "json_is_valid: 1, for example t/0@1")
+
+def test_each_loss_of_offsets_of_a_partition_is_reported() -> None:
+    first, second = {"t/0": "1–4, skipped in batch 3"}, {"t/0": "7–9, skipped in batch 5"}
+    assert _changes("no_lost_offsets", first, first) == []
+    assert _changes("no_lost_offsets", first, second) == [
+        ("check_failed", "began", "no_lost_offsets: t/0: 7–9, skipped in batch 5")
     ]
-    assert _changes("no_dead_letters", found(1), found(9)) == []
-    assert _changes("no_dead_letters", found(9), found(10)) == [
-        ("dead_letters", "began", "json_is_valid: 10, for example t/0@1")
+
+
+def test_of_many_conditions_the_number_is_reported() -> None:
+    def gaps(start: int, end: int) -> dict[str, str]:
+        return {f"a.t{number}": "x" for number in range(start, end)}
+
+    most = MOST_CONDITIONS
+    (number, *began) = _changes("no_gaps", None, gaps(0, most + 5))
+    assert number == ("gap", "began", f"no_gaps: {most + 5} conditions; alerts name only {most} of them")
+    assert [line for _, _, line in began] == [f"a.t{table}: x" for table in range(most)]
+    assert len(_known("no_gaps", gaps(0, most + 5))) == most + 1
+    # new tables do not displace those that are known
+    known = _known("no_gaps", gaps(5, most + 5))
+    known, (item,) = compare(known, _result("no_gaps", gaps(0, most + 5)))
+    assert item.line.startswith("no_gaps: ")
+    # those that were only counted are named when others end
+    _, items = compare(known, _result("no_gaps", gaps(3, most + 3)))
+    assert [(item.state, item.line) for item in items] == [
+        ("ended", f"more than {most} conditions"),
+        ("ended", f"a.t{most + 3}"),
+        ("ended", f"a.t{most + 4}"),
+        ("began", "a.t3: x"),
+        ("began", "a.t4: x"),
     ]
-    assert _changes("no_dead_letters", found(10), found(9)) == []
-    assert [state for _, state, _ in _changes("no_dead_letters", found(10), {})] == ["ended"]
 
 
-@pytest.mark.parametrize("check", ["no_breach", "keys_hold", "schema_matches_ddl", "no_lost_offsets", "field_rules"])
+@pytest.mark.parametrize("check", ["no_breach", "keys_hold", "schema_matches_ddl", "field_rules"])
 def test_checks_of_the_lake_are_reported_per_table(check: str) -> None:
     notes = {"wrong_tables": "['a.b']", "checked": "1 of 2"} if check in ("keys_hold", "schema_matches_ddl") else {}
     notes |= {"shapes": "4"} if check == "field_rules" else {}
@@ -105,7 +154,7 @@ def test_checks_of_the_lake_are_reported_per_table(check: str) -> None:
 
 def test_a_check_that_passes_has_no_conditions() -> None:
     passed = Evaluation("keys_hold", _PLACE, 1.0, True, "", {"checked": "all"})
-    assert conditions(passed) == conditions(None) == {}
+    assert conditions(passed) == {}
 
 
 # ---- what alternates
@@ -198,11 +247,13 @@ def test_each_event_has_a_title(event: str) -> None:
 
 def test_cursor_is_equal_after_it_was_stored() -> None:
     failing, _ = follow({}, [_seen(0, True, 2)], 1)
-    state = NotifyState({"a:b": 3}, 4, 5, None, failing).with_alerts(_alerts(2), ("slack_url", "email"))
+    state = NotifyState(3, {"a:b": {"gap a.b 0": 1}}, 4, 5, None, failing).with_alerts(
+        _alerts(2), ("slack_url", "email")
+    )
     assert NotifyState.parse(state.to_cursor()) == state
 
 
-@pytest.mark.parametrize("cursor", [None, "", "x", "[]", '{"checks": {"a": "b"}}', '{"other": 1}'])
+@pytest.mark.parametrize("cursor", [None, "", "x", "[]", '{"conditions": {"a": "b"}}', '{"other": 1}'])
 def test_damaged_cursor_is_an_empty_state(cursor: str | None) -> None:
     assert NotifyState.parse(cursor) == NotifyState()
 

@@ -150,6 +150,28 @@ def test_refused_login(monkeypatch: pytest.MonkeyPatch) -> None:
         assert _error(mail) == "SMTPAuthenticationError, SMTP status 535"
 
 
+def test_refused_recipient_of_a_mail_that_others_got() -> None:
+    with MailServer() as server:
+        server.refused = "b@x.org"
+        channels: list[Channel] = [Email("from@x.org", ("a@x.org", "b@x.org"), "127.0.0.1", "NONE", server.port)]
+        found = deliver(channels, _state(channels, "one", "two"), "")["email"]
+        assert (found.sent, found.error) == ([0, 1], "the server refused b@x.org (SMTP status 550)")
+        server.refused = "a@x.org"
+        only: list[Channel] = [Email("from@x.org", ("a@x.org",), "127.0.0.1", "NONE", server.port)]
+        found = deliver(only, _state(only, "one"), "")["email"]
+        assert (found.sent, found.error) == ([], "SMTPRecipientsRefused")
+    assert server.recipients == ["a@x.org", "a@x.org"]
+
+
+def test_mail_is_delivered_if_the_server_ends_badly() -> None:
+    with MailServer() as server:
+        server.quits = False
+        channels: list[Channel] = [Email("from@x.org", ("a@x.org",), "127.0.0.1", "NONE", server.port)]
+        found = deliver(channels, _state(channels, "one"), "")["email"]
+        assert (found.sent, found.error) == ([0], "")
+    assert len(server.mails) == 1
+
+
 def test_secrets_are_hidden() -> None:
     mail = Email("a@x.org", ("b@x.org",), "mail", email_password=SecretText("hunter2"))
     shown = repr((SlackWebhook(SecretText("https://hunter2")), JsonWebhook(SecretText("https://hunter2")), mail))
@@ -182,9 +204,9 @@ def test_a_channel_that_does_not_answer_is_tried_once(webhook: Webhook) -> None:
 
 def test_a_message_that_is_refused_does_not_hold_back_the_next(webhook: Webhook) -> None:
     class Picky(SlackWebhook):
-        def send(self, message: Message) -> None:
+        def send(self, message: Message) -> str:
             webhook.status = 400 if "one" in message.text else 200
-            super().send(message)
+            return super().send(message)
 
     channels: list[Channel] = [Picky(SecretText(webhook.url))]
     found = deliver(channels, _state(channels, "one", "two"), "")
@@ -193,7 +215,7 @@ def test_a_message_that_is_refused_does_not_hold_back_the_next(webhook: Webhook)
 
 def test_a_bug_in_a_channel_is_an_error_of_this_channel(webhook: Webhook) -> None:
     class Broken(JsonWebhook):
-        def send(self, message: Message) -> None:
+        def send(self, message: Message) -> str:
             raise ZeroDivisionError("hunter2")
 
     channels: list[Channel] = [Broken(SecretText("https://x")), _slack(webhook)]

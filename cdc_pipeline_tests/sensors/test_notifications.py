@@ -26,7 +26,7 @@ from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.positions import Position
-from cdc_pipeline.sensors import delivery
+from cdc_pipeline.sensors import delivery, notifications
 from cdc_pipeline.sensors.alerts import EVENTS, QUIET_SECONDS
 from cdc_pipeline.sensors.delivery import JsonWebhook, SlackWebhook
 from cdc_pipeline.sensors.notifications import NotifyRules, notify_sensor
@@ -143,7 +143,7 @@ def test_gap_opens_and_closes(instance: DagsterInstance, webhook: Webhook) -> No
     _check(instance, _CUTS, "no_gaps", {"a.b": gap})
     assert sensor.news() == []
     _check(instance, _CUTS, "no_gaps")
-    assert sensor.news() == [("gap", "ended", [f"a.b: {gap}"])]
+    assert sensor.news() == [("gap", "ended", ["a.b"])]
     assert sensor.news() == []
 
 
@@ -207,18 +207,67 @@ def test_check_of_a_batch_is_not_missed_between_two_ticks(
     assert sensor.news() == []
 
 
-def test_planned_check_does_not_hide_the_result_before_it(instance: DagsterInstance, webhook: Webhook) -> None:
-    """A run that has started has planned its checks. Their results are not known yet."""
+def test_each_batch_of_a_run_is_reported(instance: DagsterInstance, webhook: Webhook) -> None:
+    """A run that follows its source reports a check once per batch. Dagster keeps one row of the check for the run."""
     sensor = _Sensor(instance, webhook)
     sensor.tick()
+    seen = []
+    no_gaps, balance = dg.AssetCheckKey(_CUTS, "no_gaps"), dg.AssetCheckKey(_LOG, "balance")
+
+    @dg.op
+    def follow() -> Any:
+        for gaps, failed in (({}, False), ({"a.b": "x"}, False), ({"a.b": "x", "c.d": "y"}, True), ({}, False)):
+            for key, passed in ((no_gaps, not gaps), (balance, not failed)):
+                yield dg.AssetCheckEvaluation(
+                    asset_key=key.asset_key, check_name=key.name, passed=passed, metadata=dict(gaps)
+                )
+            seen.append(sensor.news())
+        yield dg.Output(None)
+
+    assert dg.GraphDefinition("p_follow", node_defs=[follow]).to_job().execute_in_process(instance=instance).success
+    assert seen == [
+        [],
+        [("gap", "began", ["a.b: x"])],
+        [("gap", "began", ["c.d: y"]), ("check_failed", "began", ["balance"])],
+        [("gap", "ended", ["a.b", "c.d"])],
+    ]
+    assert sensor.news() == []
+    # the next run finds the condition again
     _check(instance, _CUTS, "no_gaps", {"a.b": "x"})
+    assert sensor.news() == [("gap", "began", ["a.b: x"])]
+
+
+def test_all_batches_between_two_ticks_are_read(
+    instance: DagsterInstance, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "_PAGE", 3)
+    monkeypatch.setattr(notifications, "_MOST_PAGES", 2)
+    sensor = _Sensor(instance, webhook)
+    sensor.tick()
+    for failed in (True, False, False, False, False, False, False):
+        _check(instance, _LOG, "balance", {"batch": 1} if failed else None)
+    _check(instance, _CUTS, "no_gaps", {"a.b": "x"})
+    assert sensor.news() == [("check_failed", "began", ["balance: why"])]
+    assert sensor.news() == [("gap", "began", ["a.b: x"])]
+    assert sensor.news() == []
+
+
+def test_result_of_a_run_that_waited_while_another_reported(instance: DagsterInstance, webhook: Webhook) -> None:
+    """Dagster plans the rows of checks when it creates a run. A row of the other run is newer than the planned one."""
+    sensor = _Sensor(instance, webhook)
+    sensor.tick()
+    before = []
 
     @dg.asset(key=_CUTS, check_specs=[dg.AssetCheckSpec("no_gaps", asset=_CUTS)])
-    def cuts() -> dg.MaterializeResult: ...
+    def cuts() -> dg.MaterializeResult:
+        _check(instance, _CUTS, "no_gaps", {"a.b": "x"})
+        before.append(sensor.news())
+        result = dg.AssetCheckResult(check_name="no_gaps", passed=False, metadata={"c.d": "y"})
+        return dg.MaterializeResult(asset_key=_CUTS, check_results=[result])
 
-    job = dg.Definitions(assets=[cuts], jobs=[dg.define_asset_job("p_ingest")]).resolve_job_def("p_ingest")
-    instance.create_run_for_job(job, asset_selection=frozenset([_CUTS]), status=DagsterRunStatus.STARTED)
-    assert [found[:2] for found in sensor.news()] == [("gap", "began")]
+    assert dg.materialize([cuts], instance=instance).success
+    assert before == [[("gap", "began", ["a.b: x"])]]
+    assert sensor.news() == [("gap", "ended", ["a.b"]), ("gap", "began", ["c.d: y"])]
 
 
 def test_failed_attempts_are_reported_from_the_third_on(instance: DagsterInstance, webhook: Webhook) -> None:
@@ -440,14 +489,17 @@ def test_no_secret_in_what_dagster_stores_and_logs(
 def test_damaged_cursor_starts_again(instance: DagsterInstance, webhook: Webhook) -> None:
     sensor = _Sensor(instance, webhook)
     _check(instance, _CUTS, "no_gaps", {"a.b": "x"})
-    sensor.cursor = '{"checks": 3}'
+    sensor.cursor = '{"conditions": 3}'
     assert [found[:2] for found in sensor.news()] == [("gap", "began")]
-    assert json.loads(sensor.cursor)["checks"].keys() == {"consistent_cuts:no_gaps"}
+    assert json.loads(sensor.cursor)["conditions"].keys() == {"consistent_cuts:no_gaps"}
 
 
 def test_cursor_stays_small_however_many_tables_have_gaps(instance: DagsterInstance, webhook: Webhook) -> None:
     sensor = _Sensor(instance, webhook)
     _check(instance, _CUTS, "no_gaps", {f"shop.table_{number}": "reason " * 50 for number in range(500)})
     ((_, _, lines),) = sensor.news()
-    assert len(lines) + webhook.received[0]["more"] == 500
-    assert len(sensor.cursor) < 1000
+    assert lines[0] == "no_gaps: 500 conditions; alerts name only 100 of them"
+    assert len(lines) + webhook.received[0]["more"] == 101
+    assert len(sensor.cursor) < 5000
+    _check(instance, _CUTS, "no_gaps", {f"shop.table_{number}": "reason " * 50 for number in range(500)})
+    assert sensor.news() == []

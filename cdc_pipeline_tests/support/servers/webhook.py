@@ -94,6 +94,10 @@ class MailServer:
 
     def __init__(self, tls: ssl.SSLContext | None = None, *, encrypted: bool = False) -> None:
         self.tls, self.encrypted = tls, encrypted
+        self.refused = ""
+        """A recipient that the server refuses."""
+        self.quits = True
+        """Whether the server answers QUIT as it must."""
         self.mails: list[str] = []
         self.recipients: list[str] = []
         self.logins: list[tuple[str, str]] = []
@@ -152,7 +156,12 @@ def _session(server: MailServer) -> type[socketserver.StreamRequestHandler]:
                 server.logins.append((user, password))
                 return "235 ok"
             if word == "RCPT":
-                server.recipients.append(rest.partition(":")[2].strip("<>"))
+                recipient = rest.partition(":")[2].strip("<>")
+                if recipient == server.refused:
+                    return "550 hunter2"
+                server.recipients.append(recipient)
+            if word == "QUIT" and not server.quits:
+                return "hunter2"
             if word == "DATA":
                 self._answer("354 go on")
                 server.mails.append(b"".join(iter(self.rfile.readline, b".\r\n")).decode())
