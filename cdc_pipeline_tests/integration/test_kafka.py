@@ -351,6 +351,7 @@ def test_without_batch_commits_the_lake_reads_its_progress_from_records(
     assert [value for _, value in reader.values()["noteless", 0]] == [b"a", b"b", b"c"]
 
 
+@pytest.mark.usefixtures("spark")
 def test_doctor_looks_at_the_newest_records(broker: LocalBroker, paths: LakePaths) -> None:
     """`cdc-pipeline doctor` names the dialect of each topic, or the topic that has none, and ingests nothing."""
     _topic(broker, "sound", row_change("INSERT", "t", 1, {"id": "1", "v": "a"}), watermark(2))
