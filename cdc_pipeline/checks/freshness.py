@@ -41,9 +41,15 @@ def lag(report: CutReport, now: datetime | None = None) -> timedelta | None:
 
     With TSOs, counts from the resolved TSO. Without, from the topic whose newest heartbeat is the oldest.
     """
-    time = report.resolved_time
-    if time is None and (heartbeat := report.streams.oldest_heartbeat) is not None:
-        time = datetime.fromtimestamp(heartbeat[0] / 1000, timezone.utc)
+    heartbeat = report.streams.oldest_heartbeat
+    return lag_of(report.resolved_time, None if heartbeat is None else heartbeat[0], now)
+
+
+def lag_of(resolved_time: datetime | None, heartbeat_ms: int | None, now: datetime | None = None) -> timedelta | None:
+    """`lag` of a cut. `heartbeat_ms`: the oldest of the topics' newest heartbeats."""
+    time = resolved_time
+    if time is None and heartbeat_ms is not None:
+        time = datetime.fromtimestamp(heartbeat_ms / 1000, timezone.utc)
     return None if time is None else (now or datetime.now(timezone.utc)) - time
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import ValidationError
@@ -94,8 +94,3 @@ def load_error(error: BaseException) -> str:
             f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors(include_input=False)
         )
     return str(error).strip().split("\n", 1)[0].strip() or type(error).__name__
-
-
-def json_default(value: Any) -> str:
-    """Text of values that JSON lacks, such as times and bytes."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

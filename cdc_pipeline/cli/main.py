@@ -17,8 +17,9 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from cdc_pipeline.cli import doctor as checks
-from cdc_pipeline.cli.declared import capture_pipeline, json_default, lake_pipeline_name, project_pipeline
+from cdc_pipeline.cli.declared import capture_pipeline, lake_pipeline_name, project_pipeline
 from cdc_pipeline.cli.history import history_lines, message_value, table_history
+from cdc_pipeline.cli.output import json_default, printable, say
 from cdc_pipeline.cli.readable_lake import readable_lake
 from cdc_pipeline.cli.runs import FinishedRun, ingest, require_success, run_job
 from cdc_pipeline.cli.status import open_metrics, read_status, status_lines, table_lines
@@ -66,17 +67,8 @@ def main() -> None:
 
 
 def _print_error(text: str) -> None:
-    click.secho(f"error: {printable(text)}", fg="red", err=True)
+    say(f"error: {text}", fg="red", err=True)
     sys.exit(1)
-
-
-def printable(text: str) -> str:
-    """The text without control characters, which names and values of upstream may contain."""
-    return "".join(character if character.isprintable() or character == "\n" else "\ufffd" for character in text)
-
-
-def _print(text: str = "") -> None:
-    click.echo(printable(text))
 
 
 def _declared(captures: str | None, lake: str | None, project: Path, name: str | None) -> DeclaredPipeline:
@@ -135,18 +127,16 @@ def run(declared: DeclaredPipeline) -> None:
 
     The run is stored in the Dagster instance of DAGSTER_HOME if that is set.
     """
-    finished = ingest(declared)
-    for line in finished.warnings:
-        click.secho(f"warning: {printable(line)}", fg="yellow")
-    _print()
-    _print("\n".join(status_lines(read_status(readable_lake(declared.pipeline.paths, declared)))))
+    _print_warnings(ingest(declared))
+    say()
+    say("\n".join(status_lines(read_status(readable_lake(declared.pipeline.paths, declared)))))
 
 
 @cli.command()
 @_source_options
 def follow(declared: DeclaredPipeline) -> None:
     """Ingest batch after batch in one Spark session, as the fields `follow` and `sensor` say, until Ctrl-C."""
-    _print(f"• following {declared.pipeline.source.location} into {declared.pipeline.lake}; Ctrl-C ends it")
+    say(f"• following {declared.pipeline.source.location} into {declared.pipeline.lake}; Ctrl-C ends it")
     while True:  # a run ends after follow.maximum_minutes or follow.idle_minutes; the next one uses the same session
         _finish(run_job(declared, "follow"))
 
@@ -162,8 +152,12 @@ def rebuild(declared: DeclaredPipeline, tables: tuple[str, ...]) -> None:
 
 def _finish(finished: FinishedRun) -> None:
     require_success(finished)
+    _print_warnings(finished)
+
+
+def _print_warnings(finished: FinishedRun) -> None:
     for line in finished.warnings:
-        click.secho(f"warning: {printable(line)}", fg="yellow")
+        say(f"warning: {line}", fg="yellow")
 
 
 @cli.command()
@@ -179,9 +173,9 @@ def status(lake: Lake, as_json: bool, openmetrics: Path | None) -> None:
         temporary.write_text(open_metrics(found), encoding="utf-8")
         temporary.replace(openmetrics)
     elif as_json:
-        _print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        say(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
     else:
-        _print("\n".join(status_lines(found)))
+        say("\n".join(status_lines(found)))
 
 
 @cli.command()
@@ -207,9 +201,9 @@ def history(
     rows = table_history(lake, database, name, {column: text for column, _, text in pairs}, key)
     shown = rows[-last:] if last else rows
     for row, line in zip(shown, history_lines(shown), strict=True):
-        _print(line)
+        say(line)
         if messages:
-            _print(f"    message {message_value(lake, row).decode(errors='replace')}")
+            say(f"    message {message_value(lake, row).decode(errors='replace')}")
     if not rows:
         raise DeclarationError(
             f"the change log of {lake.paths.pipeline} has nothing of {table} {' '.join(key)}".rstrip()
@@ -229,7 +223,7 @@ def letters(lake: Lake, rule: str | None, last: int, as_json: bool) -> None:
     found.sort(key=lambda row: (row["batch_id"], row["topic"], row["partition"], row["offset"]))
     if as_json:
         shown = [{**row, "value": message_value(lake, row)} for row in found[-last:]]
-        _print(json.dumps(shown, indent=2, ensure_ascii=False, default=json_default))
+        say(json.dumps(shown, indent=2, ensure_ascii=False, default=json_default))
         return
     rows = [
         (
@@ -240,9 +234,9 @@ def letters(lake: Lake, rule: str | None, last: int, as_json: bool) -> None:
         )
         for row in found[-last:]
     ]
-    _print("\n".join(table_lines(("position", "rule", "table", "reason"), rows)) if rows else "no dead letters")
+    say("\n".join(table_lines(("position", "rule", "table", "reason"), rows)) if rows else "no dead letters")
     if len(found) > last:
-        _print(f"({len(found) - last} earlier ones are not shown)")
+        say(f"({len(found) - last} earlier ones are not shown)")
 
 
 @cli.command()
@@ -270,14 +264,14 @@ def _print_finding(finding: checks.Finding) -> None:
     mark = click.style("ok  ", fg="green") if finding.passed else click.style("FAIL", fg="red")
     click.echo(f"{mark} {finding.name}: {printable(finding.text)}")
     if not finding.passed:
-        _print(f"     {finding.remedy}")
+        say(f"     {finding.remedy}")
 
 
 @cli.command(name="version")
 def show_version() -> None:
     """Show the versions of this package and of what it uses."""
     for name, found in checks.installed_versions().items():
-        _print(f"{name} {found}")
+        say(f"{name} {found}")
 
 
 if __name__ == "__main__":

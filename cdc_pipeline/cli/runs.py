@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import dagster as dg
 
+from cdc_pipeline.assets.keys import RAW
+from cdc_pipeline.cli.output import say
 from cdc_pipeline.cli.readable_lake import readable_lake
 from cdc_pipeline.errors import TerminalError
 from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cdc_pipeline.cli.declared import DeclaredPipeline
-
-RAW = "raw_topic_snapshot"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class _ProgressLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "dagster_event", None) is None and record.levelno >= logging.INFO:
             message = getattr(record, "dagster_meta", {}).get("orig_message") or record.getMessage()
-            click.echo(f"  {message}")
+            say(f"  {message}")
 
 
 @dg.logger
@@ -122,7 +122,7 @@ def require_success(run: FinishedRun) -> None:
 def ingest(declared: DeclaredPipeline) -> FinishedRun:
     """Runs `<pipeline>_ingest` and says what it did. Raises TerminalError with the errors of a failed run."""
     pipeline, started = declared.pipeline, time.monotonic()
-    click.echo(f"• running {pipeline.name}_ingest: {pipeline.source.location} into {pipeline.lake}")
+    say(f"• running {pipeline.name}_ingest: {pipeline.source.location} into {pipeline.lake}")
     run = run_job(declared, "ingest")
     require_success(run)
     (raw,) = run.result.asset_materializations_for_node(f"{pipeline.name}__{RAW}")
@@ -133,9 +133,9 @@ def ingest(declared: DeclaredPipeline) -> FinishedRun:
     ]
     if not any(cut.metadata["published"].value for cut in cuts):
         records = int(str(raw.metadata["records"].value))
-        click.echo(f"• {_why_no_cut(declared, records)}")
+        say(f"• {_why_no_cut(declared, records)}")
     seconds = {**run.step_seconds, "total": time.monotonic() - started}
-    click.echo("• time: " + ", ".join(f"{stage} {spent:.0f} s" for stage, spent in seconds.items()))
+    say("• time: " + ", ".join(f"{stage} {spent:.0f} s" for stage, spent in seconds.items()))
     return run
 
 

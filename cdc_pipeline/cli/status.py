@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from cdc_pipeline.checks.freshness import lag_of
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.tables.consistent_cuts import read_newest_cut
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, DUPLICATE, NO_EFFECT, NOT_INCLUDED
@@ -42,16 +43,15 @@ class PipelineStatus:
     def resolved_time(self) -> datetime | None:
         return tso_datetime(self.cut.resolved_tso)
 
-    def lag_seconds(self, now: datetime | None = None) -> float | None:
+    @property
+    def lag_seconds(self) -> float | None:
         """How far the mirrors are behind the clock; None without TSOs and heartbeats."""
-        resolved = self.resolved_time
-        if resolved is None and self.cut.heartbeats:
-            resolved = datetime.fromtimestamp(min(self.cut.heartbeats.values()) / 1000, timezone.utc)
-        return None if resolved is None else ((now or datetime.now(timezone.utc)) - resolved).total_seconds()
+        behind = lag_of(self.resolved_time, min(self.cut.heartbeats.values(), default=None))
+        return None if behind is None else behind.total_seconds()
 
     def to_json(self) -> dict[str, Any]:
         """The status as values of JSON."""
-        lag = self.lag_seconds()
+        lag = self.lag_seconds
         return {
             "pipeline": self.pipeline,
             "cut": self.cut.cut_id,
@@ -108,7 +108,7 @@ def _text(time: datetime | None) -> str | None:
 
 def status_lines(status: PipelineStatus) -> list[str]:
     """The status for a terminal: a table of the mirrors, and a line for everything that needs attention."""
-    resolved, lag = status.resolved_time, status.lag_seconds()
+    resolved, lag = status.resolved_time, status.lag_seconds
     if resolved is not None:
         moment = f"resolved TSO {status.cut.resolved_tso} ({_text(resolved)})"
     else:
@@ -158,7 +158,7 @@ def _duration(seconds: float) -> str:
 def open_metrics(status: PipelineStatus) -> str:
     """The status in the OpenMetrics text format, for the textfile collector of Prometheus' node exporter."""
     pipeline = {"pipeline": status.pipeline}
-    lag = status.lag_seconds()
+    lag = status.lag_seconds
     families: list[tuple[str, str, list[tuple[dict[str, str], float]]]] = [
         ("cdc_cut", "Id of the newest cut.", [(pipeline, status.cut.cut_id)]),
         ("cdc_lag_seconds", "Lag of the mirrors behind the clock.", [] if lag is None else [(pipeline, round(lag, 1))]),

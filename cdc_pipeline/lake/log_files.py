@@ -24,13 +24,15 @@ _MAX_PARSED_BYTES = 4 * 2**20
 """Commits up to this size are parsed completely, larger ones only in their first and last line."""
 
 
-def commits_newest_first(table: str) -> list[Path]:
-    """The commit files of a local table; empty if it has none."""
+def commits_newest_first(table: str) -> Iterator[Path]:
+    """The commit files of a local table, if it has any."""
+    log = Path(table) / "_delta_log"
     try:
-        names = os.listdir(Path(table) / "_delta_log")  # noqa: PTH208 - names are all that is needed
+        names = os.listdir(log)  # noqa: PTH208 - names are all that is needed
     except OSError:
-        return []
-    return [Path(table) / "_delta_log" / name for name in sorted(filter(_COMMIT.fullmatch, names), reverse=True)]
+        return iter(())
+    # most callers need the newest only, of up to 1,700 files
+    return (log / name for name in sorted(filter(_COMMIT.fullmatch, names), reverse=True))
 
 
 def read_actions(commit: Path) -> Iterator[dict[str, Any]]:

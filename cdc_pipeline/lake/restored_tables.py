@@ -54,10 +54,10 @@ def _is_newest_of(path: str, writer: str) -> bool:
     """Whether the newest commit of a local table is of `writer`, or there is no table. Asks Delta nothing: a run that
     follows its source looks at each table in each batch."""
     require_intact_logs([path])
-    commits = commits_newest_first(path)
-    if not commits:
+    newest = next(commits_newest_first(path), None)
+    if newest is None:
         return not (Path(path) / "_delta_log").exists()
-    return any(action.get("txn", {}).get("appId", "").startswith(writer) for action in read_actions(commits[0]))
+    return any(action.get("txn", {}).get("appId", "").startswith(writer) for action in read_actions(newest))
 
 
 def _complete_version(spark: SparkSession, path: str, writer: str) -> int | None:

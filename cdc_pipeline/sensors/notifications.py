@@ -55,7 +55,7 @@ _INTERVAL_SECONDS = 30
 _MOST_RECORDS = 100
 """Most materializations and ends of runs per tick."""
 _PAGE, _MOST_PAGES = 500, 20
-"""Results of checks are read in pages, of which a tick reads at most this number. The next tick reads the others."""
+"""Results of checks per page, and most pages that a tick reads. The next tick reads the others."""
 _DONE = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
 
 

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from pydantic import ValidationError
 
 from cdc_pipeline.cli.declared import load_error
-from cdc_pipeline.cli.main import cli, main, printable
+from cdc_pipeline.cli.main import cli, main
+from cdc_pipeline.cli.output import printable
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError
 from cdc_pipeline.lake.paths import LakePaths

@@ -101,7 +101,7 @@ class RawTopics:
             causes = _causes(error)
             if is_conflict(error) or not any("kafka" in text.lower() for text in causes):
                 raise  # the lake could not be written
-            _group.cache_clear()  # the next attempt connects anew
+            _group.cache_clear()  # the next attempt opens new connections
             raise self._failure(causes, batch) from None
         count = appended_rows(self.lake.spark, self._path, commit)
         # without gaps, the batch has each offset of its plan
