@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -137,8 +136,8 @@ def following(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[_Foll
     clock = _Clock()
     source = _Source(clock, [(0, 10)])
     stages = _Stages(source)
-    monkeypatch.setattr(time, "sleep", clock.sleep)
-    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    # only of the follower: threads of other tests sleep too
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=clock.sleep, monotonic=lambda: clock.now))
     monkeypatch.setattr(module, "ingest_results", stages.ingest)
     monkeypatch.setattr(module, "decode_results", stages.decode)
     monkeypatch.setattr(module, "cut_results", stages.cut)
