@@ -17,6 +17,7 @@ from cdc_pipeline.checks.contract import CONTRACT, contract_result, validate_tab
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
 from cdc_pipeline.checks.field_rules import FIELD_RULES, field_rules_result
 from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS, lost_offsets_result
+from cdc_pipeline.checks.specs import check_spec
 from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE, watermarks_result
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decoded_tables import KINDS_BY_TABLE, DecodedBatch, decode_batches
@@ -106,12 +107,12 @@ def _specs(pipeline: Pipeline, keys: Mapping[str, dg.AssetKey]) -> list[dg.Asset
 
 def _check_specs(keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetCheckSpec]:
     return [
-        dg.AssetCheckSpec(BALANCE, asset=keys[CHANGE_LOG], blocking=True),
-        dg.AssetCheckSpec(NO_LOST_OFFSETS, asset=keys[CHANGE_LOG]),
-        dg.AssetCheckSpec(FIELD_RULES, asset=keys[CHANGE_LOG]),
-        dg.AssetCheckSpec(WATERMARKS_ADVANCE, asset=keys[WATERMARKS]),
-        dg.AssetCheckSpec(NO_DEAD_LETTERS, asset=keys[DEAD_LETTERS]),
-        *(dg.AssetCheckSpec(CONTRACT, asset=key, blocking=True) for key in keys.values()),
+        check_spec(BALANCE, keys[CHANGE_LOG], blocking=True),
+        check_spec(NO_LOST_OFFSETS, keys[CHANGE_LOG]),
+        check_spec(FIELD_RULES, keys[CHANGE_LOG]),
+        check_spec(WATERMARKS_ADVANCE, keys[WATERMARKS]),
+        check_spec(NO_DEAD_LETTERS, keys[DEAD_LETTERS]),
+        *(check_spec(CONTRACT, key, blocking=True) for key in keys.values()),
     ]
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from cdc_pipeline.assets.column_texts import COLUMN_TEXTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -53,10 +55,13 @@ def ranges_table(ranges: Iterable[OffsetSpan]) -> dg.TableMetadataValue:
 
 
 def delta_columns(table: TableState | None) -> dict[str, dg.TableSchema]:
-    """Metadata entry with the column schema of a Delta table; empty if the table does not exist yet."""
+    """Metadata entry with the column schema of one of the lake's own tables; empty if the table does not exist yet."""
     if table is None:
         return {}
-    columns = [dg.TableColumn(field.name, type=field.dataType.simpleString()) for field in table.schema]
+    columns = [
+        dg.TableColumn(field.name, type=field.dataType.simpleString(), description=COLUMN_TEXTS.get(field.name))
+        for field in table.schema
+    ]
     return {"dagster/column_schema": dg.TableSchema(columns=columns)}
 
 

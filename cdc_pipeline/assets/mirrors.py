@@ -28,6 +28,7 @@ from cdc_pipeline.checks.keys_hold import KEYS_HOLD, KeysToCheck, keys_hold_resu
 from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
 from cdc_pipeline.checks.rotation import previously_failed_tables
 from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
+from cdc_pipeline.checks.specs import check_spec
 from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
@@ -211,14 +212,14 @@ def _cuts_spec(
 
 def _check_specs(cuts: dg.AssetKey, limits: FreshnessLimits) -> list[dg.AssetCheckSpec]:
     return [
-        dg.AssetCheckSpec(NO_GAPS, asset=cuts),
-        dg.AssetCheckSpec(NO_FAILED_ATTEMPTS, asset=cuts),
-        dg.AssetCheckSpec(DDL_APPLIED, asset=cuts),
-        dg.AssetCheckSpec(BALANCE, asset=cuts, blocking=True),
-        dg.AssetCheckSpec(NO_BREACH, asset=cuts),
-        dg.AssetCheckSpec(KEYS_HOLD, asset=cuts),
-        dg.AssetCheckSpec(SCHEMA_MATCHES_DDL, asset=cuts),
-        *([dg.AssetCheckSpec(FRESH, asset=cuts)] if limits.declared else []),
+        check_spec(NO_GAPS, cuts),
+        check_spec(NO_FAILED_ATTEMPTS, cuts),
+        check_spec(DDL_APPLIED, cuts),
+        check_spec(BALANCE, cuts, blocking=True),
+        check_spec(NO_BREACH, cuts),
+        check_spec(KEYS_HOLD, cuts),
+        check_spec(SCHEMA_MATCHES_DDL, cuts),
+        *([check_spec(FRESH, cuts)] if limits.declared else []),
     ]
 
 
@@ -284,6 +285,7 @@ def _lag(report: CutReport) -> dict[str, dg.MetadataValue]:
 
 def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
     return {
+        "overview": overview(report),
         "published": dg.MetadataValue.bool(report.published),
         "cut": dg.MetadataValue.int(report.cut_id),
         "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
@@ -293,7 +295,6 @@ def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
         "watermark_lag_seconds": dg.MetadataValue.float(round(report.streams.held_back_ms / 1000, 1)),
         "partitions_without_watermark": dg.MetadataValue.json(list(report.streams.without_watermark)),
         "mirrors": dg.MetadataValue.int(len(report.mirrors)),
-        "overview": overview(report),
         "changes": dg.MetadataValue.int(report.totals.changes),
         "applied": dg.MetadataValue.int(report.totals.applied),
         "superseded": dg.MetadataValue.int(report.totals.superseded),

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 MOST_MIRRORS = 50
 """Each cut stores the table, so it is short: held mirrors, then those with gaps, then those that the cut changed."""
-_COLUMNS = ["mirror", "rows", "changes", "lag_seconds", "gaps", "held"]
+_COLUMNS = ["mirror", "gaps", "held", "rows", "changes", "lag_seconds"]
 
 
 def overview(report: CutReport, now: datetime | None = None) -> dg.TableMetadataValue:
-    """A row per mirror: rows upstream has, changes of the cut, lag, number of gaps, and since which statement it is held.
+    """A row per mirror: number of gaps, since which statement it is held, rows upstream has, changes of the cut, and lag.
 
     The lag of a held mirror counts from where it stopped; without TSOs and heartbeats it is empty.
     """
@@ -39,11 +39,11 @@ def overview(report: CutReport, now: datetime | None = None) -> dg.TableMetadata
         since = "" if table is None else ("quarantined" if table.error else f"since {table.statement}")
         return [
             str(entry.name),
+            len(entry.gaps),
+            since,
             entry.rows,
             0 if changed is None else changed.changes,
             "" if behind is None else round(behind.total_seconds(), 1),
-            len(entry.gaps),
-            since,
         ]
 
     return table_value(_COLUMNS, map(row, sorted(report.mirrors, key=order)[:MOST_MIRRORS]))

@@ -13,6 +13,7 @@ from cdc_pipeline.assets.metadata import delta_columns, ranges_table
 from cdc_pipeline.assets.nodes import node_attributes
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.checks.open_transactions import NO_OPEN_TRANSACTIONS, open_transactions_result
+from cdc_pipeline.checks.specs import check_spec
 from cdc_pipeline.lake.format import store_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.pipeline import Pipeline
@@ -47,7 +48,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         **node_attributes(pipeline),
         metadata={"dagster/uri": pipeline.paths.table(RAW)},
         required_resource_keys={pipeline.spark_resource},
-        check_specs=[dg.AssetCheckSpec(NO_OPEN_TRANSACTIONS, asset=key)] if _is_kafka(pipeline) else [],
+        check_specs=[check_spec(NO_OPEN_TRANSACTIONS, key)] if _is_kafka(pipeline) else [],
     )
     def raw_topic_snapshot(context: dg.AssetExecutionContext, config: Range) -> Iterator[StageResult]:
         run = RunContext(context.run.run_id, context.log.info)

@@ -2,14 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_BAR_WIDTH = 30
+_REFRESH_SECONDS = 0.5
+_CLEAR_LINE = "\r\033[K"
+
+_terminal = threading.Lock()
+_bar = ""
+"""The bar that is the last line of the terminal now."""
 
 
 def say(text: str = "", **style: Any) -> None:
     """Prints the text without control characters. `style`: of `click.secho`."""
-    click.secho(printable(text), **style)
+    with _terminal:
+        _show("")
+        click.secho(printable(text), **style)
+
+
+@contextmanager
+def progress_bar(progress: Callable[[], tuple[int, int]], unit: str) -> Iterator[None]:
+    """Within the context, the last line of a terminal is a bar: done and all of `progress`, in `unit`. None while all is 0.
+
+    Does nothing if stderr is no terminal.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    ended = threading.Event()
+
+    def refresh() -> None:
+        while not ended.wait(_REFRESH_SECONDS):
+            done, total = progress()
+            with _terminal:
+                _show(_bar_text(done, total, unit) if total else "")
+
+    thread = threading.Thread(target=refresh, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        with _terminal:
+            _show("")
+
+
+def _show(bar: str) -> None:
+    """Replaces the bar. The caller holds the lock."""
+    global _bar  # a process has one terminal
+    if bar != _bar:
+        click.echo(f"{_CLEAR_LINE}{bar}", nl=False, err=True)
+        _bar = bar
+
+
+def _bar_text(done: int, total: int, unit: str) -> str:
+    filled = _BAR_WIDTH * done // total
+    return f"  [{'#' * filled}{'-' * (_BAR_WIDTH - filled)}] {done} of {total} {unit}"
 
 
 def printable(text: str) -> str:

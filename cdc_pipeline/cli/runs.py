@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import dagster as dg
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 
 from cdc_pipeline.assets.keys import RAW
-from cdc_pipeline.cli.output import say
+from cdc_pipeline.cli.output import progress_bar, say
 from cdc_pipeline.cli.readable_lake import readable_lake
 from cdc_pipeline.errors import TerminalError
 from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
@@ -93,7 +96,10 @@ def run_job(declared: DeclaredPipeline, job: str, config: Mapping[str, Any] | No
     # without loggers in the run config, Dagster's own logger prints every event
     run_config: dict[str, Any] = {"loggers": {"console": {"config": {}}}, **({"ops": config} if config else {})}
     home = os.environ.get("DAGSTER_HOME")
-    with dg.DagsterInstance.get() if home else dg.DagsterInstance.ephemeral() as instance:
+    with (
+        progress_bar(active_tasks, "Spark tasks"),
+        dg.DagsterInstance.get() if home else dg.DagsterInstance.ephemeral() as instance,
+    ):
         result = with_lines.resolve_job_def(f"{declared.component.name}_{job}").execute_in_process(
             instance=instance,
             raise_on_error=False,
@@ -109,6 +115,18 @@ def run_job(declared: DeclaredPipeline, job: str, config: Mapping[str, Any] | No
         if step.start_time is not None and step.end_time is not None
     }
     return FinishedRun(result, seconds)
+
+
+def active_tasks() -> tuple[int, int]:
+    """How many tasks of the running Spark stages are finished, and how many there are. 0 and 0 without a session."""
+    context, stages = SparkContext._active_spark_context, []
+    # the run itself reports that the JVM has ended
+    with contextlib.suppress(Py4JError, OSError):
+        if context is not None:
+            tracker = context.statusTracker()
+            found = map(tracker.getStageInfo, tracker.getActiveStageIds())
+            stages = [stage for stage in found if stage is not None]
+    return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
 
 
 def require_success(run: FinishedRun) -> None:

@@ -1,0 +1,42 @@
+"""The checks as Dagster shows them: what each compares. A result that does not pass says what to do."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from cdc_pipeline.checks.balance import BALANCE
+from cdc_pipeline.checks.contract import CONTRACT
+from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS
+from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS
+from cdc_pipeline.checks.failed_attempts import NO_FAILED_ATTEMPTS
+from cdc_pipeline.checks.field_rules import FIELD_RULES
+from cdc_pipeline.checks.freshness import FRESH
+from cdc_pipeline.checks.keys_hold import KEYS_HOLD
+from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS
+from cdc_pipeline.checks.no_breach import NO_BREACH
+from cdc_pipeline.checks.open_transactions import NO_OPEN_TRANSACTIONS
+from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL
+from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE
+
+_DESCRIPTIONS = {
+    BALANCE: "Nothing is lost and nothing is counted twice. Of change_log: the records of a batch are equal to what they "
+    "became. Of consistent_cuts: each row change is in one cut, late, filtered or pending.",
+    CONTRACT: "The new rows keep the rules that decoding enforces. If not, it is a bug.",
+    DDL_APPLIED: "Every DDL statement is applied, or has no effect on the mirrors. None waits for approval.",
+    NO_GAPS: "Each mirror is equal to upstream. Lists the mirrors that may differ, with the reason.",
+    NO_DEAD_LETTERS: "No record breaks a rule. Lists the rules with the number of their dead letters.",
+    NO_FAILED_ATTEMPTS: "The newest attempt of a run that follows its source succeeded. The run itself tries again.",
+    FIELD_RULES: "No message breaks a rule that only warns. Such messages are decoded; their sender may be unknown.",
+    FRESH: "The mirrors are not further behind the clock than freshness allows.",
+    KEYS_HOLD: "No two rows of a mirror have the same key, and no part of a key is NULL.",
+    NO_LOST_OFFSETS: "No records expired before they were read.",
+    NO_BREACH: "No change arrived after a watermark that had closed its time.",
+    NO_OPEN_TRANSACTIONS: "No producer's transaction holds back a partition for longer than 15 minutes.",
+    SCHEMA_MATCHES_DDL: "The columns of each mirror are those of its newest DDL.",
+    WATERMARKS_ADVANCE: "Each partition has a watermark that advances and is at most ten minutes behind.",
+}
+
+
+def check_spec(name: str, asset: dg.AssetKey, *, blocking: bool = False) -> dg.AssetCheckSpec:
+    """The check of this name. `blocking`: if it does not pass, the steps that follow are not run."""
+    return dg.AssetCheckSpec(name, asset=asset, description=_DESCRIPTIONS[name], blocking=blocking)
