@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pyspark.sql import functions as F
 
+from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
-from cdc_pipeline.positions import Position
+from cdc_pipeline.positions import POSITION, Position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pyspark.sql import Row
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.recent_answers import RecentAnswers
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
 _SHOWN = 20
+_COLUMNS = (*POSITION, "commit_ts", "sql", "effect")
 _LONGEST = 200
 
 
@@ -28,13 +27,16 @@ def ddl_applied_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> d
     """Warns if statements are held for approval or cannot be applied. The metadata lists them by position."""
     name = lake.paths.pipeline
 
-    def read_unapplied() -> tuple[list[Row], int]:
-        history = lake.read("ddl_history")
-        unapplied = history.where(F.col("status").isin(NOT_APPLIED, HELD)).orderBy("commit_ts", "offset")
-        rows = unapplied.limit(_SHOWN).collect()
-        return rows, unapplied.count() if len(rows) == _SHOWN else len(rows)
+    def read_unapplied() -> list[dict[str, Any]]:
+        found = [
+            row
+            for status in (NOT_APPLIED, HELD)
+            for row in read_rows(lake, "ddl_history", ("status", "=", status), columns=_COLUMNS)
+        ]
+        return sorted(found, key=lambda row: (row["commit_ts"], row["offset"]))
 
-    rows, count = recent.ask(lake, "ddl_history", read_unapplied)
+    unapplied = recent.ask(lake, "ddl_history", read_unapplied)
+    rows, count = unapplied[:_SHOWN], len(unapplied)
     return dg.AssetCheckResult(
         check_name=DDL_APPLIED,
         asset_key=key,
@@ -49,7 +51,7 @@ def ddl_applied_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> d
     )
 
 
-def _position(row: Row) -> str:
+def _position(row: Mapping[str, Any]) -> str:
     return str(Position(row["topic"], row["partition"], row["offset"]))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import row_count
+from cdc_pipeline.lake.control_tables import is_empty
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -25,7 +25,7 @@ def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> 
     """Warns if the lake has dead letters. The metadata has the count and example positions per rule."""
 
     def count_by_rule() -> list[Row]:
-        if not lake.exists(_TABLE) or not row_count(lake.spark, lake.paths.table(_TABLE)):
+        if is_empty(lake, _TABLE):
             return []
         position = F.format_string("%s/%d@%d", "topic", "partition", "offset")
         examples = F.slice(F.sort_array(F.collect_list(position)), 1, _EXAMPLES).alias("examples")

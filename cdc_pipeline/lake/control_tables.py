@@ -89,6 +89,19 @@ def iterate_rows(
             yield row.asDict(recursive=True)
 
 
+def is_empty(lake: Lake, table: str) -> bool:
+    """Whether the table has no rows, or does not exist."""
+    path = lake.paths.table(table)
+    if not is_for_delta_rs(path):
+        frame = lake.read_if_exists(table)
+        return frame is None or frame.isEmpty()
+    opened = _open(path)
+    if opened is None:
+        return True
+    with _named_damage(path):
+        return not _dataset(opened, path).count_rows()
+
+
 def read_frame(lake: Lake, table: str, *where: Condition) -> DataFrame:
     """As `read_rows`, for queries. The table must exist. Of a local table, Spark gets the rows and need not read its log."""
     path = lake.paths.table(table)

@@ -16,6 +16,7 @@ from cdc_pipeline.lake import control_tables
 from cdc_pipeline.lake.control_tables import (
     append_rows,
     compact_rows,
+    is_empty,
     newest_version,
     overwrite_rows,
     read_maxima,
@@ -69,6 +70,7 @@ def test_no_table(lake: Lake) -> None:
     assert (read_rows(lake, _TABLE), newest_version(lake, _TABLE, _APP), lake.exists(_TABLE)) == ([], None, False)
     assert read_maxima(lake, _TABLE, ("name",), "id") == {}
     assert read_sums(lake, _TABLE, columns=["id"]) == {"id": 0}
+    assert is_empty(lake, _TABLE)
     compact_rows(lake, _TABLE)
 
 
@@ -96,6 +98,7 @@ def test_rows_are_replaced_once(lake: Lake) -> None:
 def test_conditions_and_values(lake: Lake) -> None:
     append_rows(lake, _TABLE, _rows(1, 2), _commit(1))
     append_rows(lake, _TABLE, _rows(3, name="b"), _commit(2))
+    assert not is_empty(lake, _TABLE)
     assert [_ids(lake, ("id", name, 2)) for name in ("=", ">", ">=", "<=")] == [[2], [3], [2, 3], [1, 2]]  # type: ignore[arg-type]
     assert _ids(lake, ("id", ">", 1), ("name", "=", "a")) == [2]
     assert read_rows(lake, _TABLE, ("id", "=", 3)) == [
@@ -106,6 +109,7 @@ def test_conditions_and_values(lake: Lake) -> None:
 
 def test_a_table_without_rows_exists(lake: Lake) -> None:
     append_rows(lake, _TABLE, _rows(), _commit(1))
+    assert is_empty(lake, _TABLE)
     assert (lake.exists(_TABLE), read_rows(lake, _TABLE)) == (True, [])
 
 
