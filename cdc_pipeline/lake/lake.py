@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
+from pyspark.sql.types import StructType
 
-from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.lake.paths import is_for_delta_rs
+from cdc_pipeline.lake.delta import TableState, table_state
+from cdc_pipeline.lake.paths import CONTROL_TABLES, is_for_delta_rs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_pipeline.lake.delta import TableState
     from cdc_pipeline.lake.paths import LakePaths
 
 
@@ -37,10 +38,23 @@ class Lake:
         return self.spark.read.format("delta").load(path)
 
     def state(self, table: str) -> TableState | None:
-        """Metadata of one of `paths.OWN_TABLES`, without a Spark job; None if it does not exist."""
-        return table_state(self.spark, self.paths.table(table))
+        """Metadata of one of `paths.OWN_TABLES`; None if it does not exist.
+
+        Without a Spark job: Spark would need one for tables that delta-rs writes, because they have no checksum files.
+        """
+        path = self.paths.table(table)
+        if table not in CONTROL_TABLES or not is_for_delta_rs(path):
+            return table_state(self.spark, path)
+        return _state_by_delta_rs(path) if DeltaTable.is_deltatable(path) else None
 
     def exists(self, table: str) -> bool:
         """Whether one of `paths.OWN_TABLES` exists."""
         path = self.paths.table(table)
         return DeltaTable.is_deltatable(path) if is_for_delta_rs(path) else self.state(table) is not None
+
+
+def _state_by_delta_rs(path: str) -> TableState:
+    table = DeltaTable(path)
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    properties = {name: value for name, value in table.metadata().configuration.items() if value is not None}
+    return TableState(table.version(), schema, properties)

@@ -23,7 +23,7 @@ from cdc_pipeline.lake.control_tables import (
     read_rows,
     read_sums,
 )
-from cdc_pipeline.lake.delta import Commit, append_once, committed_version
+from cdc_pipeline.lake.delta import Commit, append_once, committed_version, table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.spark.small_frames import small_frame, small_table
@@ -105,6 +105,16 @@ def test_conditions_and_values(lake: Lake) -> None:
         {"id": 3, "name": "b", "at": None, "spans": [{"topic": "b", "first": 3}], "counts": {"b": 3}}
     ]
     assert read_maxima(lake, _TABLE, ("name",), "id", ("id", ">=", 2)) == {("a",): 2, ("b",): 3}
+
+
+def test_the_state_is_that_of_spark(lake: Lake) -> None:
+    assert lake.state(_TABLE) is None
+    append_rows(lake, _TABLE, _rows(1), _commit(1))
+    append_rows(lake, _TABLE, _rows(2), _commit(2))
+    found = lake.state(_TABLE)
+    assert found is not None
+    assert found == table_state(lake.spark, lake.paths.table(_TABLE))
+    assert found.version == 1
 
 
 def test_a_table_without_rows_exists(lake: Lake) -> None:
