@@ -149,8 +149,8 @@ class CutExecution:
         row_sets = {item.step: item for item in planned.row_sets}
         view = f"net_{uuid.uuid4().hex}"
         entries = row_entries(changes, row_sets.values(), exact=planned.window.resolved_tso is not None)
-        net = net_changes(entries).persist()
         with small_query(self.lake.spark, rows):
+            net = net_changes(entries).persist()  # plans the query
             net_rows, contested = net.agg(F.count_if("counts"), F.count_if("contested")).first() or (0, 0)
             if contested:
                 unresolved, net = net, resolve_contested(entries, net).persist()

@@ -73,9 +73,9 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
             f"line {number} of {name} in {folder!r} is longer than {MAX_LINE_BYTES} bytes. Each line must be one record as "
             "kcat -C -J prints it. Nothing was ingested"
         )
-    frame = records(lake.spark, new).persist()
-    try:
-        with small_query(lake.spark, _max_records(new)):
+    with small_query(lake.spark, _max_records(new)):
+        frame = records(lake.spark, new).persist()  # plans the query
+        try:
             records_to_append, ranges, values = _read(lake, frame, folder, new, exists=before > 0)
             note = {
                 "batch": before + 1,
@@ -87,8 +87,8 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
             }
             batch = records_to_append.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
             append_once(batch, lake.paths.table("raw_topic_snapshot"), Commit(raw_app_id(lake.paths), before + 1, note))
-    finally:
-        frame.unpersist()
+        finally:
+            frame.unpersist()
     return Intake((before + 1,), new, ranges, sum(span.records for span in ranges), listing.skipped)
 
 
