@@ -13,6 +13,7 @@ from cdc_pipeline.dialects.releases import read_releases, with_replacements
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.tables.batches import read_change_span
+from cdc_pipeline.lake.tables.ddl_history import may_have_statements
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
 from cdc_pipeline.mirrors.changes.held_rows import resumed_events, resumed_tables
@@ -84,7 +85,10 @@ class CutPlanner:
         held = streams.held()
         approved = resumed_tables(held, self.inputs.approved)
         resumed = resumed_events(history, approved, window, streams.route_event)
-        ddl = CutStatements.read(window, history, resumed, partial(canal_restarts, self._table("change_log"), history))
+        ddl = CutStatements(tuple(resumed), {})
+        if may_have_statements(self.lake, window.after_batch, window.cut_id):
+            restarts_of = partial(canal_restarts, self._table("change_log"), history)
+            ddl = CutStatements.read(window, history, resumed, restarts_of)
         ddl, sources = streams.route_statements(ddl)
         late, selection = self._select_rows(ddl, approved.values(), streams)
         still_held = tuple(table for table in held if table.name not in approved)
