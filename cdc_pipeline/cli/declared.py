@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,12 @@ from cdc_pipeline.spark.session import SparkLakehouse
 if TYPE_CHECKING:
     from cdc_pipeline.pipeline import Pipeline
 
-_OTHER_WAYS = "Name a project with --project, or give --captures and --lake"
+_OTHER_WAYS = "Name a project with --project, or a lake with --lake (to ingest: --captures and --lake)"
+_TRACEBACK = "Traceback (most recent call last):\n"
+_OTHER_FORM = re.compile(r"\.str( at |$)")
+_MODEL_NAME = re.compile(r"\.(tagged-union\[[^\]]*\]|constrained-str|\w+Model)(?=[. ]|$)")
+_TAG_FUNCTION = re.compile(r" found using \w+\(\)")
+_VALIDATION_ERROR = re.compile(r"\n(\S+)?\n?  (\S.*?) \[type=")
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ def project_pipeline(project: Path, name: str | None) -> DeclaredPipeline:
 
     Raises DeclarationError if there is no project, no such pipeline, or a file of the project is wrong.
     """
+    if not any((folder / file).is_file() for folder in _with_parents(project) for file in ("pyproject.toml", "dg.toml")):
+        raise DeclarationError(f"{project.resolve()} is not in a Dagster project. {_OTHER_WAYS}")
     try:
         tree = dg.ComponentTree.for_project(project)
         components = {component.name: component for component in tree.get_all_components(of_type=CdcPipeline)}
@@ -71,8 +79,11 @@ def project_pipeline(project: Path, name: str | None) -> DeclaredPipeline:
     except DeclarationError:
         raise
     except Exception as error:  # Dagster wraps errors of YAML files and of modules
-        reason = load_error(error)
-        raise DeclarationError(f"{project} has no project that can be loaded: {reason}. {_OTHER_WAYS}") from None
+        raise DeclarationError(f"the Dagster project of {project.resolve()} cannot be loaded: {load_error(error)}") from None
+
+
+def _with_parents(folder: Path) -> tuple[Path, ...]:
+    return (folder.resolve(), *folder.resolve().parents)
 
 
 def lake_pipeline_name(lake: str) -> str:
@@ -90,7 +101,27 @@ def load_error(error: BaseException) -> str:
     while (cause := error.__cause__) is not None:
         error = cause
     if isinstance(error, ValidationError):
-        return "; ".join(
-            f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors(include_input=False)
-        )
-    return str(error).strip().split("\n", 1)[0].strip() or type(error).__name__
+        return _field_errors([(".".join(map(str, found["loc"])), found["msg"]) for found in error.errors()])
+    text = str(error).strip()
+    first, raised = text.split("\n", 1)[0].strip(), _raised_error(text)
+    return f"{first}: {raised}" if raised else first or type(error).__name__
+
+
+def _raised_error(text: str) -> str:
+    """The exception of the traceback in an error of Dagster, without its class and, of pydantic's errors, without values."""
+    _, found, trace = text.rpartition(_TRACEBACK)
+    raised = re.sub(r"\A(  .*\n)+", "", trace) if found else ""
+    if ".ValidationError: " in raised.split("\n", 1)[0]:
+        return _field_errors(_VALIDATION_ERROR.findall(raised))
+    return raised.split("\n", 1)[0].partition(": ")[2]
+
+
+def _field_errors(errors: list[tuple[str, str]]) -> str:
+    """The pairs of field and message as one line, without pydantic's names of models and functions."""
+    lines = []
+    for field, message in errors:
+        if len(errors) > 1 and _OTHER_FORM.search(field):
+            continue  # Dagster accepts a template in place of a mapping; the errors of the mapping are meant
+        place = _MODEL_NAME.sub("", field)
+        lines.append(": ".join(filter(None, (place, _TAG_FUNCTION.sub("", message.removeprefix("Value error, "))))))
+    return "; ".join(lines)

@@ -111,6 +111,7 @@ def test_history_of_a_row_with_its_messages(filled: _Filled) -> None:
     of_another = _invoke("history", "db.t", "7", *filled.lake)
     assert "UPDATE" not in of_another
     assert "DDL CREATE TABLE" in of_another
+    assert "no row change matches" in of_another
     last = _invoke("history", "db.t", *filled.lake, "--where", "v=b", "--last", "1", "--messages")
     assert "after  {'id': '1', 'v': 'b'}" in last
     assert 'message {"id"' in last
@@ -173,7 +174,7 @@ def test_doctor_names_a_remedy_for_each_failure(tmp_path: Path, monkeypatch: pyt
         (["run", "--lake", "x"], "--lake needs --captures"),
         (["run", "--captures", "x", "--lake", "l", "1st"], "'1st' is not a pipeline name"),
         (["run", "--project", "{root}", "unknown"], "has no pipeline 'unknown'; its pipelines: shop"),
-        (["run", "--project", "{empty}"], "has no project that can be loaded"),
+        (["run", "--project", "{empty}"], "is not in a Dagster project. Name a project with --project"),
         (["status", "--lake", "{empty}"], "has 0 pipelines"),
         (["status", "--lake", "s3://bucket/lake"], "is no local folder: use --name"),
         (["status", "--lake", "{empty}", "--name", "p"], "there is no pipeline 'p' in the lake"),
@@ -191,6 +192,34 @@ def test_what_is_wrong_with_a_command(arguments: list[str], expected: str, tmp_p
     with pytest.raises(CdcError) as raised:
         _invoke(*(places.get(argument, argument) for argument in arguments))
     assert expected in str(raised.value)
+
+
+_FILE = "name: p\nlake: l\nsource: {type: kafka, bootstrap_servers: 'b:9092', topics: [t]}\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        (("b:9092", "{{ env.CDC_NONE }}"), ": bootstrap_servers: the environment variable CDC_NONE is not set"),
+        ((", topics: [t]", ""), ": either topics or topic_pattern is expected"),
+        (("topics:", "topic:"), "source.kafka.topic at <string>:3: Extra inputs are not permitted"),
+        (
+            ("kafka", "kafak"),
+            "source at <string>:3: Input tag 'kafak' does not match any of the expected tags: 'capture_files', 'kafka', "
+            "'ticdc_storage'",
+        ),
+        (("name: p", "name: 1p"), "name: '1p' is not a pipeline name: a letter, then letters, digits and underscores"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20")
+def test_the_error_of_a_file_has_its_reason_without_values(wrong: tuple[str, str], expected: str) -> None:
+    with pytest.raises(Exception) as raised:  # noqa: PT011  # Dagster's and pydantic's kinds
+        CdcPipeline.resolve_from_yaml(_FILE.replace(*wrong))
+    found = load_error(raised.value)
+    assert expected in found
+    assert "input_value" not in found
+    assert "\n" not in found
 
 
 def test_the_entry_point_prints_one_line(
