@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dotenv import dotenv_values
 from pydantic import ValidationError
 
 from cdc_pipeline.component.component import CdcPipeline
@@ -63,27 +65,40 @@ def capture_pipeline(captures: str, lake: str, name: str) -> DeclaredPipeline:
 def project_pipeline(project: Path, name: str | None) -> DeclaredPipeline:
     """The pipeline `name` of the dg project that contains the folder; None if the project has one only.
 
-    Raises DeclarationError if there is no project, no such pipeline, or a file of the project is wrong.
+    Loads the project's `.env` into the environment. Raises DeclarationError if there is no project, no such pipeline, or
+    a file of the project is wrong.
     """
-    if not any((folder / file).is_file() for folder in _with_parents(project) for file in ("pyproject.toml", "dg.toml")):
+    root = next(filter(_is_project, (project.resolve(), *project.resolve().parents)), None)
+    if root is None:
         raise DeclarationError(f"{project.resolve()} is not in a Dagster project. {_OTHER_WAYS}")
+    # as `dg` does
+    os.environ.update({name: value for name, value in dotenv_values(root / ".env").items() if value is not None})
     try:
         tree = dg.ComponentTree.for_project(project)
         components = {component.name: component for component in tree.get_all_components(of_type=CdcPipeline)}
         found = components.get(name) if name else next(iter(components.values()), None)
         if found is None or (name is None and len(components) > 1):
-            listed = ", ".join(sorted(components)) or "none"
-            wanted = f"no pipeline {name!r}" if name else "not exactly one pipeline"
-            raise DeclarationError(f"the project {tree.project_root} has {wanted}; its pipelines: {listed}")
+            raise DeclarationError(f"the project {tree.project_root} has {_instead_of(name, sorted(components))}")
         return DeclaredPipeline(found, tree.build_defs())
     except DeclarationError:
         raise
     except Exception as error:  # Dagster wraps errors of YAML files and of modules
-        raise DeclarationError(f"the Dagster project of {project.resolve()} cannot be loaded: {load_error(error)}") from None
+        raise DeclarationError(
+            f"the Dagster project of {project.resolve()} cannot be loaded: {load_error(error)}"
+        ) from None
 
 
-def _with_parents(folder: Path) -> tuple[Path, ...]:
-    return (folder.resolve(), *folder.resolve().parents)
+def _instead_of(name: str | None, pipelines: list[str]) -> str:
+    listed = ", ".join(pipelines)
+    if name:
+        return f"no pipeline {name!r}; its pipelines: {listed or 'none'}"
+    return (
+        f"several pipelines: {listed}. Give the name of one" if pipelines else "no pipeline (cdc_pipeline.CdcPipeline)"
+    )
+
+
+def _is_project(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("pyproject.toml", "dg.toml"))
 
 
 def lake_pipeline_name(lake: str) -> str:
