@@ -41,7 +41,8 @@ def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> 
         description=None
         if not rules
         else "; ".join(f"{row['rule']}: {row['count']}, for example {row['examples'][0]}" for row in rules)
-        + f". The table dead_letters has reasons and bytes. To decode them again, unchanged or with replacement messages, "
-        f"run {lake.paths.pipeline}_release_dead_letters",
+        + f". The table dead_letters has reasons and bytes (cdc-pipeline letters). To decode them again, unchanged or with "
+        f"replacement messages, run {lake.paths.pipeline}_release_dead_letters. A topic without Canal-JSON: remove it from "
+        "source.topics and list it in source.ended",
         metadata={row["rule"]: f"{row['count']}, for example {', '.join(row['examples'])}" for row in rules},
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dotenv import dotenv_values
 from pydantic import ValidationError
 
 from cdc_pipeline.component.component import CdcPipeline
@@ -18,7 +21,12 @@ from cdc_pipeline.spark.session import SparkLakehouse
 if TYPE_CHECKING:
     from cdc_pipeline.pipeline import Pipeline
 
-_OTHER_WAYS = "Name a project with --project, or give --captures and --lake"
+_OTHER_WAYS = "Name a project with --project, or a lake with --lake (to ingest: --captures and --lake)"
+_TRACEBACK = "Traceback (most recent call last):\n"
+_OTHER_FORM = re.compile(r"\.str( at |$)")
+_MODEL_NAME = re.compile(r"\.(tagged-union\[[^\]]*\]|constrained-str|\w+Model)(?=[. ]|$)")
+_TAG_FUNCTION = re.compile(r" found using \w+\(\)")
+_VALIDATION_ERROR = re.compile(r"\n(\S+)?\n?  (\S.*?) \[type=")
 
 
 @dataclass(frozen=True)
@@ -57,22 +65,40 @@ def capture_pipeline(captures: str, lake: str, name: str) -> DeclaredPipeline:
 def project_pipeline(project: Path, name: str | None) -> DeclaredPipeline:
     """The pipeline `name` of the dg project that contains the folder; None if the project has one only.
 
-    Raises DeclarationError if there is no project, no such pipeline, or a file of the project is wrong.
+    Loads the project's `.env` into the environment. Raises DeclarationError if there is no project, no such pipeline, or
+    a file of the project is wrong.
     """
+    root = next(filter(_is_project, (project.resolve(), *project.resolve().parents)), None)
+    if root is None:
+        raise DeclarationError(f"{project.resolve()} is not in a Dagster project. {_OTHER_WAYS}")
+    # as `dg` does
+    os.environ.update({name: value for name, value in dotenv_values(root / ".env").items() if value is not None})
     try:
         tree = dg.ComponentTree.for_project(project)
         components = {component.name: component for component in tree.get_all_components(of_type=CdcPipeline)}
         found = components.get(name) if name else next(iter(components.values()), None)
         if found is None or (name is None and len(components) > 1):
-            listed = ", ".join(sorted(components)) or "none"
-            wanted = f"no pipeline {name!r}" if name else "not exactly one pipeline"
-            raise DeclarationError(f"the project {tree.project_root} has {wanted}; its pipelines: {listed}")
+            raise DeclarationError(f"the project {tree.project_root} has {_instead_of(name, sorted(components))}")
         return DeclaredPipeline(found, tree.build_defs())
     except DeclarationError:
         raise
     except Exception as error:  # Dagster wraps errors of YAML files and of modules
-        reason = load_error(error)
-        raise DeclarationError(f"{project} has no project that can be loaded: {reason}. {_OTHER_WAYS}") from None
+        raise DeclarationError(
+            f"the Dagster project of {project.resolve()} cannot be loaded: {load_error(error)}"
+        ) from None
+
+
+def _instead_of(name: str | None, pipelines: list[str]) -> str:
+    listed = ", ".join(pipelines)
+    if name:
+        return f"no pipeline {name!r}; its pipelines: {listed or 'none'}"
+    return (
+        f"several pipelines: {listed}. Give the name of one" if pipelines else "no pipeline (cdc_pipeline.CdcPipeline)"
+    )
+
+
+def _is_project(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("pyproject.toml", "dg.toml"))
 
 
 def lake_pipeline_name(lake: str) -> str:
@@ -90,7 +116,27 @@ def load_error(error: BaseException) -> str:
     while (cause := error.__cause__) is not None:
         error = cause
     if isinstance(error, ValidationError):
-        return "; ".join(
-            f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors(include_input=False)
-        )
-    return str(error).strip().split("\n", 1)[0].strip() or type(error).__name__
+        return _field_errors([(".".join(map(str, found["loc"])), found["msg"]) for found in error.errors()])
+    text = str(error).strip()
+    first, raised = text.split("\n", 1)[0].strip(), _raised_error(text)
+    return f"{first}: {raised}" if raised else first or type(error).__name__
+
+
+def _raised_error(text: str) -> str:
+    """The exception of the traceback in an error of Dagster, without its class and, of pydantic's errors, without values."""
+    _, found, trace = text.rpartition(_TRACEBACK)
+    raised = re.sub(r"\A(  .*\n)+", "", trace) if found else ""
+    if ".ValidationError: " in raised.split("\n", 1)[0]:
+        return _field_errors(_VALIDATION_ERROR.findall(raised))
+    return raised.split("\n", 1)[0].partition(": ")[2]
+
+
+def _field_errors(errors: list[tuple[str, str]]) -> str:
+    """The pairs of field and message as one line, without pydantic's names of models and functions."""
+    lines = []
+    for field, message in errors:
+        if len(errors) > 1 and _OTHER_FORM.search(field):
+            continue  # Dagster accepts a template in place of a mapping; the errors of the mapping are meant
+        place = _MODEL_NAME.sub("", field)
+        lines.append(": ".join(filter(None, (place, _TAG_FUNCTION.sub("", message.removeprefix("Value error, "))))))
+    return "; ".join(lines)

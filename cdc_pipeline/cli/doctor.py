@@ -5,12 +5,15 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.decode import decode
+from cdc_pipeline.dialects.ticdc import TICDC
 from cdc_pipeline.dialects.unified import DEAD
 from cdc_pipeline.errors import CdcError, SourceError, redact
 from cdc_pipeline.lake.format import require_known_format
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("cdc_pipeline", "dagster", "pyspark", "delta-spark", "deltalake", "pandera", "confluent-kafka")
 _MOST_TOPICS = 50
+_EXTENSION = "enable-tidb-extension=true in the sink URI of the changefeed adds them"
 
 
 @dataclass(frozen=True)
@@ -140,18 +144,27 @@ def _dialects(pipeline: Pipeline, lake: Lake) -> str:
     if records is None:
         return "the topics have no records yet"
     decoded = decode(records.selectExpr("0L AS batch_id", "*"), pipeline.dialect)
-    rows = decoded.groupBy("topic", "dialect", "kind", "rule").count().orderBy("topic", "dialect", "rule").collect()
-    accepted: dict[str, dict[str, None]] = {}
+    has_tsos = F.bool_or(F.coalesce("exact_ts", F.lit(False)) | F.col("watermark_ts").isNotNull()).alias("has_tsos")
+    rows = (
+        decoded.groupBy("topic", "dialect", "kind", "rule").agg(has_tsos).orderBy("topic", "dialect", "rule").collect()
+    )
+    accepted: dict[str, dict[str, bool]] = {}
     broken: dict[str, str] = {}
     for row in rows:
         if row["kind"] == DEAD:
             broken[row["topic"]] = row["rule"]
         elif row["dialect"] is not None:
-            accepted.setdefault(row["topic"], {})[row["dialect"]] = None
+            dialects = accepted.setdefault(row["topic"], {})
+            dialects[row["dialect"]] = row["has_tsos"] or dialects.get(row["dialect"], False)
     wrong = [f"{topic} (rule {rule})" for topic, rule in broken.items() if topic not in accepted]
     if wrong:
         raise SourceError(f"the newest records would be dead letters: {_listed(wrong)}")
-    return _listed([f"{topic}: {', '.join(found)}" for topic, found in accepted.items()]) or "no messages yet"
+    texts = [f"{topic}: {', '.join(starmap(_dialect, found.items()))}" for topic, found in accepted.items()]
+    return _listed(texts) or "no messages yet"
+
+
+def _dialect(name: str, has_tsos: object) -> str:
+    return name if has_tsos or name != TICDC.name else f"{name} without TSOs ({_EXTENSION})"
 
 
 def _listed(texts: list[str]) -> str:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
 
 _DEFAULT_NAME = "captures"
+_PROJECT_REMEDY = "Run this command in the folder of a Dagster project, and correct what `dg check defs` reports"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -208,6 +209,8 @@ def history(
         raise DeclarationError(
             f"the change log of {lake.paths.pipeline} has nothing of {table} {' '.join(key)}".rstrip()
         )
+    if (key or where) and all("sql" in row for row in rows):
+        say("no row change matches: only the DDL of the table is shown", err=True)
 
 
 @cli.command()
@@ -251,7 +254,7 @@ def doctor(pipeline: str | None, project: Path, captures: str | None, lake: str 
     try:
         declared = _declared(captures, lake, project, pipeline)
     except DeclarationError as error:
-        _print_finding(checks.Finding("pipeline", str(error), "Run this command in the folder of a Dagster project"))
+        _print_finding(checks.Finding("pipeline", str(error), _PROJECT_REMEDY))
     failed = declared is None
     for finding in checks.examine(declared, with_spark=not no_spark):
         _print_finding(finding)

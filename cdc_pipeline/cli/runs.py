@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,13 @@ from cdc_pipeline.pipeline import PIPELINE_TAG
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dagster_shared.error import SerializableErrorInfo
+
     from cdc_pipeline.cli.declared import DeclaredPipeline
+
+_OWN_ERROR = re.compile(r"\Acdc_pipeline\.errors\.\w+: ")
+_SKIPPED_STEP = "Dependencies for step "
+"""Dagster's message about steps after a failed one."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +60,7 @@ class FinishedRun:
             if failure.user_failure_data is not None and failure.user_failure_data.description:
                 lines.append(failure.user_failure_data.description)
                 continue
-            error = failure.error
-            while error is not None and error.cause is not None:
-                error = error.cause
-            lines.append(error.message.strip() if error is not None else f"step {event.step_key} failed")
+            lines.append(_reason(failure.error) or f"step {event.step_key} failed")
         return lines or ["the run failed; its log above has the reason"]
 
     @property
@@ -67,16 +71,30 @@ class FinishedRun:
         for name, check in newest.items():
             if not check.passed:
                 details = "; ".join(f"{label}: {value.value}" for label, value in check.metadata.items())
-                lines.append(f"check {name}: {check.description} ({details})")
+                lines.append(f"check {name}: {check.description or details}")
         return lines
 
 
+def _reason(error: SerializableErrorInfo | None) -> str:
+    """The message of the innermost exception, without the class of this package's own errors; empty without an error."""
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return "" if error is None else _OWN_ERROR.sub("", error.message.strip())
+
+
 class _ProgressLines(logging.Handler):
-    """Prints the log messages of steps, without Dagster's events."""
+    """Prints the log messages of steps and why one is retried, without Dagster's other events."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if getattr(record, "dagster_event", None) is None and record.levelno >= logging.INFO:
-            message = getattr(record, "dagster_meta", {}).get("orig_message") or record.getMessage()
+        event: dg.DagsterEvent | None = getattr(record, "dagster_event", None)
+        message = getattr(record, "dagster_meta", {}).get("orig_message") or record.getMessage()
+        if event is not None:
+            if event.event_type is dg.DagsterEventType.STEP_UP_FOR_RETRY:
+                retry = event.step_retry_data
+                say(
+                    f"  failed, next attempt in {retry.seconds_to_wait or 0:.0f} s: {_reason(retry.error)}", fg="yellow"
+                )
+        elif record.levelno >= logging.INFO and not message.startswith(_SKIPPED_STEP):
             say(f"  {message}")
 
 

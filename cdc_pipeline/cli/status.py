@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut
+    from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 
 _DONE = (APPLIED, NO_EFFECT, DUPLICATE, NOT_INCLUDED)
@@ -95,8 +95,12 @@ def read_status(lake: Lake) -> PipelineStatus:
         dict(sorted(Counter(letter["rule"] for letter in letters).items())),
         {status: count for status, count in sorted(statements.items()) if status not in _DONE},
         progress.new_row_changes,
-        progress.blocking_reason() if progress.new_row_changes else "",
+        _waiting_reason(cut, progress) if progress.new_row_changes else "",
     )
+
+
+def _waiting_reason(cut: PublishedCut, progress: StreamProgress) -> str:
+    return "the run that applies them has not finished" if progress.is_ahead_of(cut) else progress.blocking_reason()
 
 
 def _text(time: datetime | None) -> str | None:

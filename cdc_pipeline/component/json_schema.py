@@ -6,6 +6,8 @@ mapping such as `source` or `sensor`. This module adds both.
 
 from __future__ import annotations
 
+import os
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 JsonSchema = dict[str, Any]
 _TEXT: JsonSchema = {"type": "string"}
 _NOTHING: JsonSchema = {"type": "null"}
+_VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 
 
 class YamlModel(dg.Model, dg.Resolvable):
@@ -34,11 +37,37 @@ class YamlModel(dg.Model, dg.Resolvable):
                 warnings.warn(f"{name} is deprecated: {field.deprecation_message}", FutureWarning, stacklevel=2)
 
     @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Any:
+        """The settings with their templates rendered.
+
+        Raises ValueError for `{{ env.NAME }}` of a variable that is not set. Dagster renders it as None: as the value, or
+        as this word within a text.
+        """
+        for name, value in model:
+            # None, as which Dagster renders such a variable, is a value of these fields
+            is_optional = name in cls.model_fields and cls.model_fields[name].default is None
+            if not (is_optional and _is_variable(value)) and (unset := _unset_variable(value, name)):
+                raise ValueError(f"{unset[0]}: the environment variable {unset[1]} is not set")
+        return super().resolve_from_model(context, model)
+
+    @classmethod
     def model(cls) -> type[BaseModel]:
         derived = super().model()
         if not callable(derived.model_config.get("json_schema_extra")):
             _describe(derived, cls)
         return derived
+
+
+def _unset_variable(value: object, path: str) -> tuple[str, str] | None:
+    """Path and name of the first variable in a text, list or mapping that the environment lacks."""
+    if isinstance(value, str):
+        return next(((path, name) for name in _VARIABLE.findall(value) if name not in os.environ), None)
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return next(filter(None, (_unset_variable(item, f"{path}.{key}") for key, item in items)), None)
+
+
+def _is_variable(value: object) -> bool:
+    return isinstance(value, str) and _VARIABLE.fullmatch(value.strip()) is not None
 
 
 def _describe(derived: type[BaseModel], declared: type[BaseModel]) -> None:

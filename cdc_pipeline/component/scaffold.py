@@ -12,7 +12,7 @@ _SOURCES = {
     "kafka": """\
     type: kafka
     bootstrap_servers: broker:9092 # comma-separated list of host:port
-    topics: [{name}] # or topic_pattern: a regular expression on complete names
+    topics: [{name}] # for a topic per table: topic_pattern, a regular expression on complete names
     start: earliest # or latest, {{timestamp: 2026-11-22T10:00:00Z}}, {{commit_tso: 470613987560259584}}
     # TLS, SASL and any other consumer setting. Secrets belong in the environment: "{{{{ env.KAFKA_PASSWORD }}}}"
     # options:
@@ -28,13 +28,14 @@ _SOURCES = {
 """,
 }
 _FILE = """\
-# Canal-JSON change records to mirror tables. All fields: docs/pipeline.md. Check with: dg check defs
+# Canal-JSON change records to mirror tables. Check with: dg check defs, cdc-pipeline doctor
+# All fields: dg utils inspect-component cdc_pipeline.CdcPipeline --defs-yaml-schema
 type: {type}
 
 attributes:
   name: {name} # first part of the asset keys, and folder in the lake
   source:
-{source}  lake: data/lake # a folder or Hadoop URI
+{source}  lake: data/lake # a folder (relative: to where Dagster starts) or a Hadoop URI
   time_zone: UTC # of TIMESTAMP values: TiCDC's --tz, the time zone of Canal's JVM
   ddl_policy: apply # or keep dropped columns and tables, or hold tables before such statements
   sensor:
@@ -53,7 +54,7 @@ from cdc_pipeline import CaptureFilesSource, CdcPipeline
 
 @dg.component_instance
 def load(context: dg.ComponentLoadContext) -> CdcPipeline:
-    # all fields: docs/pipeline.md; other sources: KafkaSource, TicdcStorageSource
+    # other sources: KafkaSource, TicdcStorageSource
     source = CaptureFilesSource(type="capture_files", path="data/captures/{name}")
     return CdcPipeline(name="{name}", source=source, lake="data/lake")
 """

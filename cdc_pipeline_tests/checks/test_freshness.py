@@ -17,8 +17,9 @@ _LIMITS = FreshnessLimits(timedelta(minutes=5), timedelta(minutes=15))
 _WARN, _ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 
 
-def _report(resolved_tso: int | None) -> CutReport:
-    return CutReport(True, 1, resolved_tso, StreamProgress(1, resolved_tso is not None, resolved_tso, "t/2", ()), ())
+def _report(resolved_tso: int | None, newest_tso: int | None = None) -> CutReport:
+    exact = resolved_tso is not None
+    return CutReport(True, 1, resolved_tso, StreamProgress(1, exact, resolved_tso, "t/2", (), newest_tso), ())
 
 
 @pytest.mark.parametrize(
@@ -33,13 +34,18 @@ def _report(resolved_tso: int | None) -> CutReport:
 )
 def test_age_of_the_cut(minutes: int, limits: FreshnessLimits, outcome: tuple[bool, dg.AssetCheckSeverity]) -> None:
     now = _START + timedelta(seconds=7, minutes=minutes)
-    found = fresh_result(_report(tso(7)), limits, dg.AssetKey("cuts"), now)
+    found = fresh_result(_report(tso(7), tso(9)), limits, dg.AssetKey("cuts"), now)
     assert (found.passed, found.severity) == outcome
     assert found.metadata["lag_seconds"].value == minutes * 60.0
     assert found.passed == (found.description is None)
     if found.description is not None:
         assert f"lag by 0:{minutes:02}:00" in found.description
-        assert "held by t/2" in found.description
+        assert "held by t/2, whose newest watermark is 2.0 s behind" in found.description
+
+
+def test_no_partition_is_named_if_all_wait_for_the_next_watermark() -> None:
+    found = fresh_result(_report(tso(7), tso(7)), _LIMITS, dg.AssetKey("cuts"))
+    assert ": no partition has a watermark above the resolved TSO yet." in (found.description or "")
 
 
 def test_lag_is_unknown_without_tsos() -> None:

@@ -10,15 +10,17 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
+import dagster as dg
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from cdc_pipeline.cli.declared import load_error
+from cdc_pipeline.cli.declared import load_error, project_pipeline
 from cdc_pipeline.cli.main import cli, main
 from cdc_pipeline.cli.output import printable
+from cdc_pipeline.cli.runs import FinishedRun, progress_lines
 from cdc_pipeline.component.component import CdcPipeline
-from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError
+from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError, TransientError
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.folders import folder
 from cdc_pipeline_tests.support.lakes.stories import create, put, update
@@ -111,6 +113,7 @@ def test_history_of_a_row_with_its_messages(filled: _Filled) -> None:
     of_another = _invoke("history", "db.t", "7", *filled.lake)
     assert "UPDATE" not in of_another
     assert "DDL CREATE TABLE" in of_another
+    assert "no row change matches" in of_another
     last = _invoke("history", "db.t", *filled.lake, "--where", "v=b", "--last", "1", "--messages")
     assert "after  {'id': '1', 'v': 'b'}" in last
     assert 'message {"id"' in last
@@ -173,7 +176,7 @@ def test_doctor_names_a_remedy_for_each_failure(tmp_path: Path, monkeypatch: pyt
         (["run", "--lake", "x"], "--lake needs --captures"),
         (["run", "--captures", "x", "--lake", "l", "1st"], "'1st' is not a pipeline name"),
         (["run", "--project", "{root}", "unknown"], "has no pipeline 'unknown'; its pipelines: shop"),
-        (["run", "--project", "{empty}"], "has no project that can be loaded"),
+        (["run", "--project", "{empty}"], "is not in a Dagster project. Name a project with --project"),
         (["status", "--lake", "{empty}"], "has 0 pipelines"),
         (["status", "--lake", "s3://bucket/lake"], "is no local folder: use --name"),
         (["status", "--lake", "{empty}", "--name", "p"], "there is no pipeline 'p' in the lake"),
@@ -191,6 +194,65 @@ def test_what_is_wrong_with_a_command(arguments: list[str], expected: str, tmp_p
     with pytest.raises(CdcError) as raised:
         _invoke(*(places.get(argument, argument) for argument in arguments))
     assert expected in str(raised.value)
+
+
+_DEFS = """\
+type: cdc_pipeline.CdcPipeline
+attributes: {name: %s, lake: "{{ env.CDC_DOTENV_LAKE }}", source: {type: capture_files, path: captures}}
+"""
+
+
+@pytest.mark.filterwarnings(
+    "ignore::dagster.BetaWarning",
+    "ignore::dagster.PreviewWarning",
+    "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20",
+)
+def test_a_project_with_its_env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`dg` loads it, too. With a second pipeline, the error lists both."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("CDC_DOTENV_LAKE", "before")  # restored after the test
+    (tmp_path / "pyproject.toml").write_text('[tool.dg.project]\nroot_module = "dotenv_project"\n', encoding="utf-8")
+    (tmp_path / ".env").write_text("CDC_DOTENV_LAKE=/from/the/file\n", encoding="utf-8")
+    first = tmp_path / "dotenv_project" / "defs" / "first"
+    first.mkdir(parents=True)
+    for package in (first.parents[1], first.parent):
+        (package / "__init__.py").touch()
+    (first / "defs.yaml").write_text(_DEFS % "first", encoding="utf-8")
+    assert project_pipeline(first, None).pipeline.lake == "/from/the/file"
+    second = first.with_name("second")
+    second.mkdir()
+    (second / "defs.yaml").write_text(_DEFS % "second", encoding="utf-8")
+    with pytest.raises(DeclarationError, match=r"has several pipelines: first, second\. Give the name of one"):
+        project_pipeline(tmp_path, None)
+    assert project_pipeline(tmp_path, "second").pipeline.name == "second"
+
+
+_FILE = "name: p\nlake: l\nsource: {type: kafka, bootstrap_servers: 'b:9092', topics: [t]}\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        (("b:9092", "{{ env.CDC_NONE }}"), ": bootstrap_servers: the environment variable CDC_NONE is not set"),
+        ((", topics: [t]", ""), ": either topics or topic_pattern is expected"),
+        (("topics:", "topic:"), "source.kafka.topic at <string>:3: Extra inputs are not permitted"),
+        (
+            ("kafka", "kafak"),
+            "source at <string>:3: Input tag 'kafak' does not match any of the expected tags: 'capture_files', 'kafka', "
+            "'ticdc_storage'",
+        ),
+        (("name: p", "name: 1p"), "name: '1p' is not a pipeline name: a letter, then letters, digits and underscores"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20")
+def test_the_error_of_a_file_has_its_reason_without_values(wrong: tuple[str, str], expected: str) -> None:
+    with pytest.raises(Exception) as raised:  # noqa: PT011  # Dagster's and pydantic's kinds
+        CdcPipeline.resolve_from_yaml(_FILE.replace(*wrong))
+    found = load_error(raised.value)
+    assert expected in found
+    assert "input_value" not in found
+    assert "\n" not in found
 
 
 def test_the_entry_point_prints_one_line(
@@ -222,6 +284,28 @@ def test_following_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPat
     with pytest.raises(click.Abort):
         _invoke("follow", "--captures", "x", "--lake", "l")
     assert jobs == ["follow"] * 3
+
+
+def test_a_retried_step_has_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the lines have neither the class of the error nor Dagster's message about the next step."""
+
+    @dg.op
+    def first() -> int:
+        error = TransientError("the broker does not answer")
+        raise dg.RetryRequested(max_retries=1, seconds_to_wait=0) from error
+
+    @dg.op
+    def second(number: int) -> None: ...
+
+    @dg.job(logger_defs={"console": progress_lines})
+    def ingest() -> None:
+        second(first())
+
+    loggers = {"loggers": {"console": {"config": {}}}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = ingest.execute_in_process(instance=instance, run_config=loggers, raise_on_error=False)
+    assert capsys.readouterr().out == "  failed, next attempt in 0 s: the broker does not answer\n"
+    assert FinishedRun(result, {}).failures == ["the broker does not answer"]
 
 
 def test_errors_of_a_declaration_have_no_values(tmp_path: Path) -> None:

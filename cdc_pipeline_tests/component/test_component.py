@@ -536,7 +536,19 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "mask salt short": ({**_GOOD, "mask_salt": "kept back"}, ["mask_salt", "too short: at least 16 random characters"]),
     "mask salt of no variable": (
         {**_GOOD, "mask_salt": "{{ env.CDC_NO_SUCH_SALT }}"},
-        ["mask_salt cannot be rendered", "CDC_NO_SUCH_SALT"],
+        ["mask_salt: the environment variable CDC_NO_SUCH_SALT is not set"],
+    ),
+    "variable not set": (
+        {**_GOOD, "source": {**_KAFKA, "bootstrap_servers": "{{ env.CDC_NO_SUCH_BROKER }}"}},
+        ["source", "bootstrap_servers: the environment variable CDC_NO_SUCH_BROKER is not set"],
+    ),
+    "variable not set, within a text": (
+        {**_GOOD, "lake": "/data/{{env.CDC_NO_SUCH_STAGE}}/lake"},
+        ["lake: the environment variable CDC_NO_SUCH_STAGE is not set"],
+    ),
+    "variable not set, in a list": (
+        {**_GOOD, "owners": ["team:data", "team:{{ env.CDC_NO_SUCH_TEAM }}"]},
+        ["owners.1: the environment variable CDC_NO_SUCH_TEAM is not set"],
     ),
     "metadata column unknown": (
         {**_GOOD, "metadata_columns": ["_topic", "_time"]},

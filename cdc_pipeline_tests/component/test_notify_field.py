@@ -181,7 +181,7 @@ def _messages(error: BaseException | None) -> str:
         ("slack", ["notify", "is text: a mapping of fields is expected"]),
         ({"slack_url": "hooks"}, ["slack_url", "is not a URL", "https://host/path is expected"]),
         ({"slack_url": 5}, ["slack_url", "5", "string"]),
-        ({"slack_url": "{{ env.CDC_NONE }}"}, ["notify.slack_url", "an environment variable is not set"]),
+        ({"slack_url": "{{ env.CDC_NONE }}"}, ["slack_url: the environment variable CDC_NONE is not set"]),
         ({"slack_url": "https://me:x@hooks.example.com"}, ["slack_url", "is not a URL"]),
         ({"webhook_url": "file:///etc/passwd"}, ["webhook_url", "is not a URL"]),
         ({"slack_url": _SLACK, "events": ["gaps"]}, ["events", "'gaps' is not an event", "dead_letters"]),

@@ -356,6 +356,10 @@ def test_doctor_looks_at_the_newest_records(broker: LocalBroker, paths: LakePath
     """`cdc-pipeline doctor` names the dialect of each topic, or the topic that has none, and ingests nothing."""
     _topic(broker, "sound", row_change("INSERT", "t", 1, {"id": "1", "v": "a"}), watermark(2))
     _topic(broker, "other", "{}", "[1]")
+    in_default_mode = json.loads(row_change("INSERT", "t", 1, {"id": "1"}))
+    del in_default_mode["_tidb"]
+    in_default_mode["es"] += 1  # no whole second
+    _topic(broker, "default-mode", json.dumps(in_default_mode))
 
     def findings(*topics: str) -> dict[str, Finding]:
         source = KafkaSource(type="kafka", bootstrap_servers=broker.bootstrap, topics=list(topics))
@@ -365,11 +369,13 @@ def test_doctor_looks_at_the_newest_records(broker: LocalBroker, paths: LakePath
     found = findings("sound")
     assert [finding.text for finding in found.values() if not finding.passed] == []
     assert found["dialects"].text == "sound: ticdc"
+    assert "default-mode: ticdc without TSOs (enable-tidb" in findings("default-mode")["dialects"].text
     wrong = findings("sound", "other")["dialects"]
     assert not wrong.passed
     assert wrong.text.startswith("the newest records would be dead letters: other (rule ")
     assert not Path(paths.table("raw_topic_snapshot")).exists()
-    assert "has no topic 'missing'" in findings("missing")["source"].text
+    assert "has no topic 'sounds'" in findings("sounds")["source"].text
+    assert "similar name: sound)" in findings("sounds")["source"].text
 
 
 def test_group_offsets_for_dashboards(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:

@@ -65,9 +65,16 @@ class StreamProgress:
             return f"no heartbeat has arrived in {heartbeat[1]} since"
         if self.held_by is None:
             return "nothing new has arrived"
-        seconds = self.held_back_ms / 1000
-        lag = f"{seconds:.1f} s behind the newest watermark" if seconds else "as old as those of all other partitions"
+        if not self.held_back_ms:
+            return "no partition has a watermark above the resolved TSO yet"
+        lag = f"{self.held_back_ms / 1000:.1f} s behind the newest watermark"
         return f"the resolved TSO is held by {self.held_by}, whose newest watermark is {lag}"
+
+    def is_ahead_of(self, published: PublishedCut) -> bool:
+        """Whether a next cut can contain changes of the decoded batches."""
+        if not self.has_tsos:
+            return self.last_batch > published.last_batch
+        return self.resolved_tso is not None and self.resolved_tso > (published.resolved_tso or 0)
 
     def limited_to(self, tso: int | None) -> StreamProgress:
         """The same progress with `resolved_tso` at most `tso`."""

@@ -11,6 +11,7 @@ import re
 import time
 from collections import deque
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
@@ -203,6 +204,10 @@ class Broker:
                 if any(_is_refusal(found) for found in self._errors) or remaining <= 0:
                     raise self._failure(error) from None
                 timeout = min(2 * timeout, max(remaining, _FIRST_TRY_SECONDS))
+
+    def similar_topics(self, name: str) -> list[str]:
+        """Up to three existing topics whose names resemble the name of a missing one, the closest first."""
+        return get_close_matches(name, self._topic_names())
 
     def _offsets(
         self, specs: Mapping[tuple[str, int], Any], isolation: IsolationLevel | None = None

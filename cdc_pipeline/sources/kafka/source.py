@@ -144,7 +144,7 @@ class KafkaTopics:
         self, broker: Broker, known: Positions | None, until: Mapping[str, Mapping[str, int]] | None
     ) -> ReadingPlan:
         topics = broker.topics(self.selection.topics, self.selection.pattern)
-        self._require_topics(topics, known)
+        self._require_topics(topics, known, broker)
         starts = self._starts(broker, topics) if known is None else {}
         return reading_plan(self.selection, known, topics, starts, until)
 
@@ -152,15 +152,16 @@ class KafkaTopics:
     def _pattern(self) -> str:
         return self.selection.pattern or ""
 
-    def _require_topics(self, topics: Mapping[str, BrokerTopic], known: Positions | None) -> None:
+    def _require_topics(self, topics: Mapping[str, BrokerTopic], known: Positions | None, broker: Broker) -> None:
         """Raises SourceError for a topic in `source.topics` that does not exist and was never read."""
         read = set() if known is None else {topic for topic, _ in known.next_offsets}
         for topic in self.selection.topics:
             name = self.selection.lake_name(topic)
             if topic not in topics and name not in read and name not in self.selection.ended:
+                similar = ", ".join(broker.similar_topics(topic))
                 raise SourceError(
                     f"{self.location} has no topic {topic!r}, which source.topics names; create it or remove it from "
-                    "the list",
+                    f"the list{f' (topics with a similar name: {similar})' if similar else ''}",
                     topic=topic,
                 )
 

@@ -396,7 +396,7 @@ def test_missing_environment_variables_are_reported_by_name(monkeypatch: pytest.
     for options, expected in (
         (
             f"{known}, client.id: '{{{{ env.CDC_NONE }}}}'",
-            "'client.id' cannot be rendered: an environment variable",
+            r"options\.client\.id: the environment variable CDC_NONE is not set",
         ),
         (
             f"{known}, client.id: \"{{{{ env('CDC_NONE') }}}}\"",

@@ -36,6 +36,9 @@ class _Broker:
         found = {number: BrokerPartition(0, *offsets) for number, offsets in enumerate(self.partitions)}
         return {"t": BrokerTopic("id", found)}
 
+    def similar_topics(self, name: str) -> list[str]:
+        return ["tidb_orders"] if name == "tidb-orders" else []
+
     def offsets_at(
         self, partitions: Iterable[TopicPartition], time_ms: int, *, uncommitted: bool
     ) -> dict[TopicPartition, int | None]:
@@ -85,3 +88,15 @@ def test_without_the_extra_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(SourceError, match=r"pip install 'cdc_pipeline\[kafka\]'"):
         open_broker(ClientSettings("b:9092", {}))
+
+
+@pytest.mark.parametrize(
+    ("topic", "hint"),
+    [("tidb-orders", " (topics with a similar name: tidb_orders)"), ("nobody", "")],
+)
+def test_a_missing_topic_has_a_hint(topic: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_pipeline.sources.kafka.source.open_broker", lambda _: _Broker([(0, 0)]))
+    source = KafkaTopics(ClientSettings("broker:9092", {}), TopicSelection((topic,)))
+    with pytest.raises(SourceError, match=r"has no topic") as raised:
+        source.find_new_records(None)
+    assert f"create it or remove it from the list{hint} [topic {topic}]" in str(raised.value)
