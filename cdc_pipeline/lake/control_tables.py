@@ -144,6 +144,18 @@ def read_sums(lake: Lake, table: str, *where: Condition, columns: Sequence[str])
     return sums
 
 
+def file_maxima(lake: Lake, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The highest value of each column for each file of a table in a local folder, by the statistics in its log; None
+    without them. Reads no file, so it works for shallow clones too, whose files are elsewhere."""
+    opened = _open(lake.paths.table(table))
+    if opened is None:
+        return []
+    files = pa.table(opened.get_add_actions(flatten=True))
+    known = [name for name in columns if f"max.{name}" in files.column_names]
+    maxima = files.select([f"max.{name}" for name in known]).rename_columns(known).to_pylist()
+    return [{**dict.fromkeys(columns), **found} for found in maxima]
+
+
 def compact_rows(lake: Lake, table: str) -> bool:
     """Joins the small files of a control table, and removes those that were replaced a day ago. False if Spark has to do
     it, because the table is not in a local folder."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.control_tables import file_maxima
 from cdc_pipeline.lake.paths import is_for_delta_rs
 from cdc_pipeline.spark.small_frames import struct_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from cdc_pipeline.lake.control_tables import Condition
     from cdc_pipeline.lake.lake import Lake
 
-# Decoding writes PENDING, a cut writes the others.
+# Decoding writes PENDING, a cut writes the others. PENDING is the last in alphabetical order, see `may_have_statements`.
 PENDING = "pending"
 APPLIED, NO_EFFECT, DUPLICATE, NOT_APPLIED, HELD = "applied", "no effect", "duplicate", "not applied yet", "held"
 NOT_INCLUDED = "not included"
@@ -38,10 +37,13 @@ def may_have_statements(lake: Lake, after_batch: int, cut_id: int) -> bool:
     decided. False only if a look that takes milliseconds shows that there is none, which it can do in local folders."""
     if not is_for_delta_rs(lake.paths.table("ddl_history")):
         return True
-    # a cut that was begun and planned again may have stored outcomes already
-    conditions: tuple[Condition, ...] = (
-        ("batch_id", ">", after_batch),
-        ("status", "=", PENDING),
-        ("cut_id", ">=", cut_id),
-    )
-    return any(read_rows(lake, "ddl_history", condition, columns=["batch_id"]) for condition in conditions)
+    files = file_maxima(lake, "ddl_history", ("batch_id", "status", "cut_id"))
+
+    def is_decided(found: dict[str, Any]) -> bool:
+        if None in found.values():
+            return False
+        # a cut that was begun and is planned again may have stored outcomes already
+        newest, status, decided_by = found.values()
+        return bool(newest <= after_batch and status < PENDING and decided_by < cut_id)
+
+    return not all(map(is_decided, files))

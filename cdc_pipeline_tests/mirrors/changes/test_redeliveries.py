@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import cdc_pipeline_tests
+from cdc_pipeline.cli.history import history_lines, table_history
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
@@ -23,6 +21,8 @@ from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, dataworks, ddl, row, watermark
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
@@ -844,15 +844,14 @@ def test_a_cut_that_leaves_out_copies_is_finished_by_another_run(
 
 
 @_IN_BY_TIME
-def test_table_history_prints_a_table_in_stream_order(by_time: Runs) -> None:
+def test_table_history_is_in_stream_order(spark: SparkSession, by_time: Runs) -> None:
     place = list(BY_TIME).index("canal_drops_a_table_twice_within_one_second_and_restarts")
-    script = runpy.run_path(str(Path(cdc_pipeline_tests.__file__).parents[1] / "scripts" / "table_history.py"))
-    pipeline = Path(by_time.paths.home)
-    rows = script["history"](pipeline, "db", f"t{place}", {})
+    lake = Lake(spark, by_time.paths)
+    rows = table_history(lake, "db", f"t{place}", {})
     statements = [(row["sql"].split()[0], row["status"]) for row in rows if "sql" in row]
     once = [("DROP", "applied"), ("CREATE", "applied")] * 2
     assert statements == [("CREATE", "applied"), *once, *((verb, "duplicate") for verb, _ in once)]
-    of_one_row = script["lines"](script["history"](pipeline, "db", f"t{place}", {"id": "1"}))
+    of_one_row = history_lines(table_history(lake, "db", f"t{place}", {"id": "1"}))
     changes = [line for line in of_one_row if " INSERT " in line]
     assert len(changes) == 2
     assert all("after  {'id': '1', 'v': 'a'}" in line for line in changes)
