@@ -18,18 +18,22 @@ if TYPE_CHECKING:
 
 NO_DEAD_LETTERS = "no_dead_letters"
 _TABLE = "dead_letters"
-_EXAMPLES = 5
+_EXAMPLES, _TABLES = 5, 3
 
 
 def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns if the lake has dead letters. The metadata has the count and example positions per rule."""
+    """Warns if the lake has dead letters. The metadata has the count, the first tables and example positions
+    per rule."""
 
     def count_by_rule() -> list[Row]:
         if not lake.exists(_TABLE) or not row_count(lake.spark, lake.paths.table(_TABLE)):
             return []
         position = F.format_string("%s/%d@%d", "topic", "partition", "offset")
         examples = F.slice(F.sort_array(F.collect_list(position)), 1, _EXAMPLES).alias("examples")
-        by_rule = lake.read(_TABLE).groupBy("rule").agg(F.count("*").alias("count"), examples)
+        name = F.concat_ws(".", "database", "table")
+        known = F.when(name == "", "unknown tables").otherwise(name)
+        tables = F.slice(F.sort_array(F.collect_set(known)), 1, _TABLES).alias("tables")
+        by_rule = lake.read(_TABLE).groupBy("rule").agg(F.count("*").alias("count"), tables, examples)
         return by_rule.orderBy("rule").collect()
 
     rules = recent.ask(lake, _TABLE, count_by_rule)
@@ -43,5 +47,8 @@ def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> 
         else "; ".join(f"{row['rule']}: {row['count']}, for example {row['examples'][0]}" for row in rules)
         + f". The table dead_letters has reasons and bytes. To decode them again, unchanged or with replacement messages, "
         f"run {lake.paths.pipeline}_release_dead_letters",
-        metadata={row["rule"]: f"{row['count']}, for example {', '.join(row['examples'])}" for row in rules},
+        metadata={
+            row["rule"]: f"{row['count']} of {', '.join(row['tables'])}, for example {', '.join(row['examples'])}"
+            for row in rules
+        },
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut
+    from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 
 _DONE = (APPLIED, NO_EFFECT, DUPLICATE, NOT_INCLUDED)
@@ -37,7 +37,7 @@ class PipelineStatus:
     waiting_changes: int
     """Row changes that are decoded and not in a cut."""
     blocked_by: str
-    """Why the mirrors cannot advance, if changes wait."""
+    """Why the next run cannot apply changes that wait; empty if none wait or it can."""
 
     @property
     def resolved_time(self) -> datetime | None:
@@ -85,6 +85,7 @@ def read_status(lake: Lake) -> PipelineStatus:
     """Reads the newest cut, and what came after it."""
     cut, row = published_cut(lake), read_newest_cut(lake)
     progress = read_progress(lake, cut)
+    waits = bool(progress.new_row_changes or cut.pending > cut.held_rows) and not _can_advance(cut, progress)
     letters = read_rows(lake, "dead_letters", columns=["rule"])
     statements = Counter(row["status"] for row in read_rows(lake, "ddl_history", columns=["status"]))
     return PipelineStatus(
@@ -95,8 +96,15 @@ def read_status(lake: Lake) -> PipelineStatus:
         dict(sorted(Counter(letter["rule"] for letter in letters).items())),
         {status: count for status, count in sorted(statements.items()) if status not in _DONE},
         progress.new_row_changes,
-        progress.blocking_reason() if progress.new_row_changes else "",
+        progress.blocking_reason() if waits else "",
     )
+
+
+def _can_advance(cut: PublishedCut, progress: StreamProgress) -> bool:
+    """Whether the next run can make a cut."""
+    if not progress.has_tsos:
+        return progress.last_batch > cut.last_batch
+    return progress.resolved_tso is not None and progress.resolved_tso > (cut.resolved_tso or 0)
 
 
 def _text(time: datetime | None) -> str | None:
@@ -124,11 +132,14 @@ def status_lines(status: PipelineStatus) -> list[str]:
     for entry in status.mirrors:
         lines += [f"gap of {entry.name}: {gap}" for gap in entry.gaps]
     for table in status.cut.held:
-        lines.append(f"held: {table.name} since {table.statement}, {table.rows:,} row changes wait ({table.gap})")
+        why = str(table.gap) if table.error else f"the statement at {table.statement} waits for approval"
+        lines.append(f"held: {table.name}, {table.rows:,} row changes wait: {why}")
     lines += [f"dead letters: {count:,} of rule {rule}" for rule, count in status.dead_letters.items()]
     lines += [f"DDL statements {name}: {count:,}" for name, count in status.open_statements.items()]
-    if status.waiting_changes:
-        lines.append(f"{status.waiting_changes:,} decoded row changes wait: {status.blocked_by}")
+    # those of held tables are in their lines
+    waiting = status.cut.pending - status.cut.held_rows + status.waiting_changes
+    if waiting > 0:
+        lines.append(f"{waiting:,} decoded row changes wait: {status.blocked_by or 'the next run applies them'}")
     return lines
 
 
