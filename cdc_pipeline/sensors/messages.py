@@ -29,8 +29,8 @@ _TITLES: dict[Event, dict[State, str]] = {
     "check_failed": {"began": "check does not pass", "ended": "check passes again"},
 }
 _ADVICE: dict[Event, str] = {
-    "ddl_held": "Only this table waits, at its state before the statement. {pipeline}_ddl_dry_run shows the effect, "
-    "{pipeline}_approve_ddl with the table's name in tables applies it.",
+    "ddl_held": "Only these tables wait, at their state before the statement. {pipeline}_ddl_dry_run shows the effect, "
+    "{pipeline}_approve_ddl with the table's name in tables applies it in the next run.",
     "ddl_not_supported": "Later changes of these tables are applied. Compare the tables with upstream. docs/ddl.md lists "
     "what each statement does.",
     "lag": "Readers see this older state. Check the changefeed or synchronization task, the sensor "
