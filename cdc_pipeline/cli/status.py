@@ -85,7 +85,7 @@ def read_status(lake: Lake) -> PipelineStatus:
     """Reads the newest cut, and what came after it."""
     cut, row = published_cut(lake), read_newest_cut(lake)
     progress = read_progress(lake, cut)
-    waits = bool(progress.new_row_changes or cut.pending > cut.held_rows) and not _can_advance(cut, progress)
+    waits = bool(progress.new_row_changes or cut.pending > cut.held_rows) and not can_advance(cut, progress)
     letters = read_rows(lake, "dead_letters", columns=["rule"])
     statements = Counter(row["status"] for row in read_rows(lake, "ddl_history", columns=["status"]))
     return PipelineStatus(
@@ -100,7 +100,7 @@ def read_status(lake: Lake) -> PipelineStatus:
     )
 
 
-def _can_advance(cut: PublishedCut, progress: StreamProgress) -> bool:
+def can_advance(cut: PublishedCut, progress: StreamProgress) -> bool:
     """Whether the next run can make a cut."""
     if not progress.has_tsos:
         return progress.last_batch > cut.last_batch

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from cdc_pipeline.cli.status import PipelineStatus, status_lines
-from cdc_pipeline.mirrors.changes.progress import PublishedCut
+import pytest
+
+from cdc_pipeline.cli.status import PipelineStatus, can_advance, status_lines
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
@@ -30,3 +32,19 @@ def test_changes_that_wait_for_a_watermark_or_the_next_run() -> None:
     assert _lines(held, pending=5, blocked_by="t/1 is late")[1:] == ["3 decoded row changes wait: t/1 is late"]
     assert _lines(waiting=4) == ["4 decoded row changes wait: the next run applies them"]
     assert _lines() == []
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected"),
+    [
+        (StreamProgress(2, True, 6 << 18, "t/0", ()), True),
+        (StreamProgress(2, True, 5 << 18, "t/0", ()), False),
+        (StreamProgress(2, True, None, None, ("t/1",)), False),
+        (StreamProgress(2, False, None, None, ()), True),
+        (StreamProgress(1, False, None, None, ()), False),
+    ],
+)
+def test_the_next_run_makes_a_cut_for_a_higher_resolved_tso_or_without_tsos_a_new_batch(
+    progress: StreamProgress, expected: bool
+) -> None:
+    assert can_advance(PublishedCut(3, 5 << 18, 1, ()), progress) == expected
