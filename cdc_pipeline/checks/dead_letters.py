@@ -30,9 +30,8 @@ def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> 
             return []
         position = F.format_string("%s/%d@%d", "topic", "partition", "offset")
         examples = F.slice(F.sort_array(F.collect_list(position)), 1, _EXAMPLES).alias("examples")
-        name = F.concat_ws(".", "database", "table")
-        known = F.when(name == "", "unknown tables").otherwise(name)
-        tables = F.slice(F.sort_array(F.collect_set(known)), 1, _TABLES).alias("tables")
+        name = F.when(F.col("table").isNull(), "unknown tables").otherwise(F.concat_ws(".", "database", "table"))
+        tables = F.slice(F.sort_array(F.collect_set(name)), 1, _TABLES).alias("tables")
         by_rule = lake.read(_TABLE).groupBy("rule").agg(F.count("*").alias("count"), tables, examples)
         return by_rule.orderBy("rule").collect()
 
