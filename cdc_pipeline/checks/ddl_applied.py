@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
+HELD_SUFFIX = " (held)"
+"""The end of a held statement's entry in the metadata of `ddl_applied`."""
 _SHOWN = 20
 _COLUMNS = (*POSITION, "commit_ts", "sql", "effect")
 _LONGEST = 200
@@ -47,7 +49,11 @@ def ddl_applied_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> d
         else f"{count} DDL statement(s) {NOT_APPLIED} or held, the first at {_position(rows[0])}. To apply held "
         f"statements, run {name}_approve_ddl, or {name}_rebuild if the table is quarantined. For the "
         f"others, run {name}_ddl_dry_run, see docs/ddl.md and compare their tables with upstream",
-        metadata={_position(row): f"{row['sql']} ({row['effect']})" for row in rows},
+        # the effect of a held statement repeats the gap of its table
+        metadata={
+            _position(row): row["sql"] + (HELD_SUFFIX if row["status"] == HELD else f" ({row['effect']})")
+            for row in rows
+        },
     )
 
 

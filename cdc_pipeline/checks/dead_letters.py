@@ -18,18 +18,21 @@ if TYPE_CHECKING:
 
 NO_DEAD_LETTERS = "no_dead_letters"
 _TABLE = "dead_letters"
-_EXAMPLES = 5
+_EXAMPLES, _TABLES = 5, 3
 
 
 def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns if the lake has dead letters. The metadata has the count and example positions per rule."""
+    """Warns if the lake has dead letters. The metadata has the count, the first tables and example positions
+    per rule."""
 
     def count_by_rule() -> list[Row]:
         if is_empty(lake, _TABLE):
             return []
         position = F.format_string("%s/%d@%d", "topic", "partition", "offset")
         examples = F.slice(F.sort_array(F.collect_list(position)), 1, _EXAMPLES).alias("examples")
-        by_rule = lake.read(_TABLE).groupBy("rule").agg(F.count("*").alias("count"), examples)
+        name = F.when(F.col("table").isNull(), "unknown tables").otherwise(F.concat_ws(".", "database", "table"))
+        tables = F.slice(F.sort_array(F.collect_set(name)), 1, _TABLES).alias("tables")
+        by_rule = lake.read(_TABLE).groupBy("rule").agg(F.count("*").alias("count"), tables, examples)
         return by_rule.orderBy("rule").collect()
 
     rules = recent.ask(lake, _TABLE, count_by_rule)
@@ -44,5 +47,8 @@ def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> 
         + f". The table dead_letters has reasons and bytes (cdc-pipeline letters). To decode them again, unchanged or with "
         f"replacement messages, run {lake.paths.pipeline}_release_dead_letters. A topic without Canal-JSON: remove it from "
         "source.topics and list it in source.ended",
-        metadata={row["rule"]: f"{row['count']}, for example {', '.join(row['examples'])}" for row in rules},
+        metadata={
+            row["rule"]: f"{row['count']} of {', '.join(row['tables'])}, for example {', '.join(row['examples'])}"
+            for row in rules
+        },
     )

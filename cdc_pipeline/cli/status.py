@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
+    from cdc_pipeline.mirrors.changes.progress import PublishedCut
     from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 
 _DONE = (APPLIED, NO_EFFECT, DUPLICATE, NOT_INCLUDED)
@@ -37,7 +37,7 @@ class PipelineStatus:
     waiting_changes: int
     """Row changes that are decoded and not in a cut."""
     blocked_by: str
-    """Why the mirrors cannot advance, if changes wait."""
+    """Why the next run cannot apply changes that wait; empty if none wait or it can."""
 
     @property
     def resolved_time(self) -> datetime | None:
@@ -85,6 +85,7 @@ def read_status(lake: Lake) -> PipelineStatus:
     """Reads the newest cut, and what came after it."""
     cut, row = published_cut(lake), read_newest_cut(lake)
     progress = read_progress(lake, cut)
+    waits = bool(progress.new_row_changes or cut.pending > cut.held_rows) and not progress.is_ahead_of(cut)
     letters = read_rows(lake, "dead_letters", columns=["rule"])
     statements = Counter(row["status"] for row in read_rows(lake, "ddl_history", columns=["status"]))
     return PipelineStatus(
@@ -95,12 +96,8 @@ def read_status(lake: Lake) -> PipelineStatus:
         dict(sorted(Counter(letter["rule"] for letter in letters).items())),
         {status: count for status, count in sorted(statements.items()) if status not in _DONE},
         progress.new_row_changes,
-        _waiting_reason(cut, progress) if progress.new_row_changes else "",
+        progress.blocking_reason() if waits else "",
     )
-
-
-def _waiting_reason(cut: PublishedCut, progress: StreamProgress) -> str:
-    return "the run that applies them has not finished" if progress.is_ahead_of(cut) else progress.blocking_reason()
 
 
 def _text(time: datetime | None) -> str | None:
@@ -128,11 +125,14 @@ def status_lines(status: PipelineStatus) -> list[str]:
     for entry in status.mirrors:
         lines += [f"gap of {entry.name}: {gap}" for gap in entry.gaps]
     for table in status.cut.held:
-        lines.append(f"held: {table.name} since {table.statement}, {table.rows:,} row changes wait ({table.gap})")
+        why = str(table.gap) if table.error else f"the statement at {table.statement} waits for approval"
+        lines.append(f"held: {table.name}, {table.rows:,} row changes wait: {why}")
     lines += [f"dead letters: {count:,} of rule {rule}" for rule, count in status.dead_letters.items()]
     lines += [f"DDL statements {name}: {count:,}" for name, count in status.open_statements.items()]
-    if status.waiting_changes:
-        lines.append(f"{status.waiting_changes:,} decoded row changes wait: {status.blocked_by}")
+    # those of held tables are in their lines
+    waiting = status.cut.pending - status.cut.held_rows + status.waiting_changes
+    if waiting > 0:
+        lines.append(f"{waiting:,} decoded row changes wait: {status.blocked_by or 'the next run applies them'}")
     return lines
 
 

@@ -51,10 +51,15 @@ def require_intact_log(table: str) -> None:
     for file in _newest_commits(log):
         # Checked twice: while another process commits, a folder listing may contain a later file but not an earlier one.
         if _damage(file) and (damage := _damage(file)):
-            raise LakeError(
-                f"the Delta log of {log.parent} is damaged: {file.name} {damage}. Nothing was changed. Restore the file "
-                "from a backup of the lake; without a backup, follow docs/operations.md (A damaged log)"
-            )
+            raise damaged_log(file, damage)
+
+
+def damaged_log(commit: Path, damage: str) -> LakeError:
+    """The error of a table with a damaged commit file."""
+    return LakeError(
+        f"the Delta log of {commit.parent.parent} is damaged: {commit.name} {damage}. Nothing was changed. Restore it from "
+        "a backup, or follow docs/operations.md (A damaged log)"
+    )
 
 
 def _newest_commits(log: Path) -> list[Path]:

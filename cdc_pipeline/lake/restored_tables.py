@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta_log import read_commit, require_intact_logs, snapshot_of
-from cdc_pipeline.lake.log_files import commits_newest_first, read_actions
+from cdc_pipeline.lake.log_files import commits_newest_first, damaged_log, read_actions
 from cdc_pipeline.lake.paths import is_local_path
 from cdc_pipeline.mysql.model.quoted_names import quoted
 
@@ -57,7 +57,13 @@ def _is_newest_of(path: str, writer: str) -> bool:
     newest = next(commits_newest_first(path), None)
     if newest is None:
         return not (Path(path) / "_delta_log").exists()
-    return any(action.get("txn", {}).get("appId", "").startswith(writer) for action in read_actions(newest))
+    try:
+        actions = list(read_actions(newest))
+    except ValueError:
+        actions = []
+    if not actions:  # `require_intact_logs` does not read a commit that a checkpoint covers
+        raise damaged_log(newest, "is not a Delta commit")
+    return any(action.get("txn", {}).get("appId", "").startswith(writer) for action in actions)
 
 
 def _complete_version(spark: SparkSession, path: str, writer: str) -> int | None:

@@ -45,6 +45,7 @@ QUIET_SECONDS = 600
 MOST_LINES = 8
 LONGEST_LINE = 240
 _MOST_FAILING = 50
+_MOST_CAUSES = 5
 MOST_CONDITIONS = 100
 """Of more conditions of a check, only their number is reported."""
 
@@ -128,6 +129,8 @@ class Observation:
     line: str
     place: Place
     level: int = 0
+    cause: int = 0
+    """A failure with another cause is reported again."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,8 @@ class Failing:
     failed: bool
     """Whether its newest observation failed."""
     level: int = 0
+    causes: tuple[int, ...] = ()
+    """The causes that were reported, at most `_MOST_CAUSES`."""
 
 
 # check → metadata entries that are no item. Each other entry is a condition of its own.
@@ -234,10 +239,13 @@ def follow(
     for seen in observations:
         before = known.get(seen.key)
         if seen.failed:
-            if before is None or seen.level > before.level:
+            causes = () if before is None else before.causes
+            is_new = seen.cause not in causes and len(causes) < _MOST_CAUSES
+            if before is None or seen.level > before.level or is_new:
                 items.append(Item(seen.event, "began", seen.line, seen.place, seen.time))
             level = seen.level if before is None else max(seen.level, before.level)
-            known[seen.key] = Failing(seen.event, shortened(seen.line), seen.place, seen.time, True, level)
+            causes = (*causes, seen.cause) if is_new else causes
+            known[seen.key] = Failing(seen.event, shortened(seen.line), seen.place, seen.time, True, level, causes)
         elif before is not None:
             known[seen.key] = replace(before, failed=False)
     for key, found in list(known.items()):

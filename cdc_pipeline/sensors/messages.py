@@ -6,6 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from cdc_pipeline.checks.balance import BALANCE
+from cdc_pipeline.checks.failed_attempts import NO_FAILED_ATTEMPTS
+from cdc_pipeline.checks.field_rules import FIELD_RULES
+from cdc_pipeline.checks.keys_hold import KEYS_HOLD
+from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS
+from cdc_pipeline.checks.no_breach import NO_BREACH
+from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL
+
 if TYPE_CHECKING:
     from cdc_pipeline.sensors.alerts import Alert, Event, State
 
@@ -21,16 +29,44 @@ _TITLES: dict[Event, dict[State, str]] = {
     "check_failed": {"began": "check does not pass", "ended": "check passes again"},
 }
 _ADVICE: dict[Event, str] = {
-    "ddl_held": "To apply the statement and everything behind it, run {pipeline}_approve_ddl.",
-    "ddl_not_supported": "Compare the tables with upstream. docs/ddl.md lists what each statement does.",
-    "gap": "A mirror may differ from upstream. By the reason: {pipeline}_release_dead_letters, {pipeline}_rebuild or "
-    "{pipeline}_approve_ddl (docs/operations.md, Checks).",
-    "dead_letters": "Repair and release them with {pipeline}_release_dead_letters.",
-    "lag": "Check the changefeed or synchronization task, the sensor {pipeline}_new_offsets and the runs.",
-    "quarantine": "Resolve the error, then run {pipeline}_rebuild with the table's name in tables.",
-    "run_failed": "The error in the run says what to do. Further failures of this job are not reported until it succeeds.",
-    "check_failed": "docs/operations.md, Checks, says what to do.",
+    "ddl_held": "Only these tables wait, at their state before the statement. {pipeline}_ddl_dry_run shows the effect, "
+    "{pipeline}_approve_ddl with the table's name in tables applies it in the next run.",
+    "ddl_not_supported": "Later changes of these tables are applied. Compare the tables with upstream. docs/ddl.md lists "
+    "what each statement does.",
+    "lag": "Readers see this older state. Check the changefeed or synchronization task, the sensor "
+    "{pipeline}_new_offsets and the runs.",
+    "quarantine": "Only changes of this table wait. Resolve the error, then run {pipeline}_rebuild with the table's name in "
+    "tables.",
+    "run_failed": "The next run continues from what was committed. Follow docs/operations.md, Failed runs. Until the job "
+    "succeeds, it is reported again only for another error.",
 }
+_RELEASE = (
+    "Other records are applied. `cdc-pipeline letters` shows the reasons; {pipeline}_release_dead_letters repairs "
+    "(docs/operations.md, Dead letters and gaps)."
+)
+_GAPS = "Other tables are not affected. docs/operations.md, Gaps, says what closes a gap."
+_CHECKS: dict[str, str] = {
+    BALANCE: "The run stopped at this check. Run {pipeline}_rebuild.",
+    FIELD_RULES: "Only a warning: these messages were decoded and applied. docs/dialects.md, All field rules.",
+    KEYS_HOLD: "Run {pipeline}_rebuild with the table's name in tables.",
+    NO_BREACH: "Run {pipeline}_rebuild, and find what broke the stream's order.",
+    NO_FAILED_ATTEMPTS: "The run tries again by itself.",
+    NO_LOST_OFFSETS: "Rows are missing in the mirrors of this topic until upstream sends a new snapshot.",
+    SCHEMA_MATCHES_DDL: "Run {pipeline}_rebuild with the table's name in tables.",
+}
+
+
+def _advice(alert: Alert) -> str:
+    """What to do now; empty if nothing."""
+    if alert.state == "ended":
+        return ""
+    if alert.event == "check_failed":
+        own = _CHECKS.get(alert.place.text.rpartition(", check ")[2], "")
+        return f"{own} More: docs/operations.md, Checks.".lstrip()
+    if alert.event == "gap":
+        is_dead = ["dead letters of rule" in line or "see dead_letters" in line for line in alert.lines]
+        return " ".join([_RELEASE] * any(is_dead) + [_GAPS] * (alert.more > 0 or not all(is_dead)))
+    return _RELEASE if alert.event == "dead_letters" else _ADVICE.get(alert.event, "")
 
 
 @dataclass(frozen=True)
@@ -56,12 +92,14 @@ class Message:
     @property
     def text(self) -> str:
         alert = self.alert
-        before = "no longer: " if alert.state == "ended" else ""
-        lines = [self.title, *(f"• {before}{line}" for line in alert.lines)]
+        lines = [f"{self.title}, {_utc(alert.time):%Y-%m-%d %H:%M} UTC"]
+        # the first sentence of what ended, without its advice
+        ended = alert.state == "ended"
+        lines += [f"• no longer: {line.partition('. ')[0]}" if ended else f"• {line}" for line in alert.lines]
         if alert.more:
             lines.append(f"and {alert.more} more")
-        if alert.state != "ended" and alert.event in _ADVICE:
-            lines.append(_ADVICE[alert.event].format(pipeline=alert.pipeline))
+        if advice := _advice(alert):
+            lines.append(advice.format(pipeline=alert.pipeline))
         if self.dropped:
             lines.append(f"{self.dropped} earlier alerts were not delivered: too many waited for this channel.")
         return "\n".join([*lines, self.link or alert.place.text])
@@ -74,7 +112,7 @@ class Message:
             "pipeline": alert.pipeline,
             "event": alert.event,
             "state": alert.state,
-            "time": datetime.fromtimestamp(alert.time, timezone.utc).isoformat(timespec="seconds"),
+            "time": _utc(alert.time).isoformat(timespec="seconds"),
             "title": self.title,
             "lines": list(alert.lines),
             "more": alert.more,
@@ -83,3 +121,7 @@ class Message:
             "dropped": self.dropped,
             "text": self.text,
         }
+
+
+def _utc(time: float) -> datetime:
+    return datetime.fromtimestamp(time, timezone.utc)

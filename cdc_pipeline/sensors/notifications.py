@@ -16,7 +16,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
 
 from cdc_pipeline.assets.keys import CUTS, table_key
-from cdc_pipeline.checks.ddl_applied import DDL_APPLIED
+from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, HELD_SUFFIX
 from cdc_pipeline.checks.freshness import FRESH
 from cdc_pipeline.mysql.ddl.shown_statement import without_literals
 from cdc_pipeline.pipeline import PIPELINE_TAG
@@ -204,7 +204,9 @@ class _Tick:
         event = self._newest(key)
         for position, statement in ({} if event is None else evaluation(event)[1].entries).items():
             if item.line.endswith(f" {position}"):
-                return replace(item, line=f"{item.line}: {without_literals(statement)}")
+                table = item.line.partition(": held")[0]
+                shown = without_literals(statement.removesuffix(HELD_SUFFIX))
+                return replace(item, line=f"{table}: {shown} at {position} waits for approval (ddl_policy: hold)")
         return item
 
     # ---- cuts and runs

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import re
+import zlib
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -90,16 +92,26 @@ def lag_observation(
     level = _FAIL if limits.fail is not None and age >= limits.fail else 0
     level = level or (_WARN if limits.warn is not None and age >= limits.warn else 0)
     field = "fail_minutes" if level == _FAIL else "warn_minutes"
-    line = f"the mirrors are {timedelta(seconds=int(age.total_seconds()))} behind (limit: freshness.{field})"
-    if slowest is not None and slowest.value != "None":
-        line = f"{line}, slowest partition {slowest.value}"
+    shown = datetime.fromtimestamp(now, timezone.utc) - age
+    line = (
+        f"the mirrors show upstream as of {shown:%Y-%m-%d %H:%M:%S} UTC, {timedelta(seconds=int(age.total_seconds()))} ago "
+        f"(limit: freshness.{field})"
+    )
+    held_back = metadata.get("watermark_lag_seconds")
+    if slowest is not None and held_back is not None and isinstance(held_back.value, float) and held_back.value > 0:
+        line = f"{line}; partition {slowest.value} is {held_back.value:.0f} s behind the newest watermark"
     return Observation(LAG, "lag", now, level > 0, line, asset_place(key), level)
 
 
 def run_observation(job: str, record: EventLogRecord, failed: bool) -> Observation:
     place = Place(f"run {record.run_id}", f"runs/{record.run_id}")
     line = f"{job}: {_cause(record.event_log_entry.dagster_event)}" if failed else job
-    return Observation(f"run {job}", "run_failed", record.timestamp, failed, line, place)
+    return Observation(f"run {job}", "run_failed", record.timestamp, failed, line, place, cause=_cause_number(line))
+
+
+def _cause_number(line: str) -> int:
+    """Equal for failures that differ only in numbers, ids and names of files."""
+    return zlib.crc32(re.sub(r"[0-9a-f-]*[0-9][0-9a-f-]*", "#", line).encode())
 
 
 def _cause(event: dg.DagsterEvent | None) -> str:

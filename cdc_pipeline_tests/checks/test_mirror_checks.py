@@ -136,6 +136,8 @@ def test_each_check_reports_problem_location_and_remedy(lake: LakePaths, spark: 
         assert not found.passed
         assert location in (found.description or "")
         assert job in (found.description or "")
+    letters = dead_letters_result(Lake(spark, lake), RecentAnswers(), CUTS)
+    assert letters.metadata["value_has_type"].value == "1 of db.t, for example t/1@1"
     path = lake.table("dead_letters")
     dead_letters = (
         spark.read.format("delta").load(path).withColumns({"rule": F.lit(None).cast("string"), "reason": F.lit("")})

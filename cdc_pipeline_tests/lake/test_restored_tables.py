@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from delta.tables import DeltaTable
 
+from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, append_once, forget_cached_log
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import RestoredTableError, require_not_restored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 
 def _append(spark: SparkSession, paths: LakePaths, version: int) -> None:
@@ -96,3 +96,15 @@ def test_a_restore_to_a_removed_commit(spark: SparkSession, paths: LakePaths, ta
         (Path(path) / "_delta_log" / f"{version:020}.json").unlink()
     forget_cached_log(spark, path)
     assert _restored_from(spark, paths) == "4"
+
+
+@pytest.mark.parametrize("content", ["", "{", "\n"])
+def test_damaged_commit_at_a_checkpoint_is_reported_as_damage(content: str, tmp_path: Path) -> None:
+    """`require_intact_logs` does not read it, because the checkpoint covers it."""
+    log = tmp_path / "lake" / "p" / "batches" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{1:020}.checkpoint.parquet").touch()
+    (log / f"{1:020}.json").write_text(content, encoding="utf-8")
+    paths = LakePaths(str(tmp_path / "lake"), "p")
+    with pytest.raises(LakeError, match=r"batches is damaged: 0{19}1\.json is not a Delta commit"):
+        require_not_restored(Lake(cast("SparkSession", None), paths), paths.table("batches"))

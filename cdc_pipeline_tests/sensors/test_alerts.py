@@ -204,12 +204,50 @@ def test_one_message_lists_all_tables() -> None:
     (alert,) = _alerts(MOST_LINES + 3)
     assert (len(alert.lines), alert.more) == (MOST_LINES, 3)
     text = Message(alert).text
-    assert text.splitlines()[:2] == ["shop: gap opened (11)", "• a.t0: reason"]
+    assert text.splitlines()[:2] == ["shop: gap opened (11), 2026-11-26 13:04 UTC", "• a.t0: reason"]
     assert "and 3 more" in text
-    assert "shop_release_dead_letters" in text
+    assert "docs/operations.md, Gaps" in text
     ended = Message(_alerts(1, "ended")[0]).text
-    assert ended.splitlines()[:2] == ["shop: gap closed", "• no longer: a.t0: reason"]
-    assert "shop_rebuild" not in ended
+    assert ended.splitlines()[:2] == ["shop: gap closed, 2026-11-26 13:04 UTC", "• no longer: a.t0: reason"]
+    assert "docs/operations.md" not in ended
+
+
+_RELEASE, _GAPS = "shop_release_dead_letters", "docs/operations.md, Gaps"
+
+
+@pytest.mark.parametrize(
+    ("event", "line", "check", "named", "not_named"),
+    [
+        ("gap", "a.b: 2 record(s) are dead letters of rule x, the first at t/0@1", "no_gaps", _RELEASE, _GAPS),
+        ("gap", "a.b: 1 row(s) with values that their types cannot hold: see dead_letters", "no_gaps", _RELEASE, _GAPS),
+        ("gap", "a.b: a statement is not applied yet: see ddl_history at t/0@1", "no_gaps", _GAPS, _RELEASE),
+        ("check_failed", "field_rules: x: 1", "field_rules", "Only a warning", "shop_rebuild"),
+        ("check_failed", "keys_hold: a.b: x", "keys_hold", "shop_rebuild", _GAPS),
+        ("check_failed", "contract: x", "contract", "docs/operations.md, Checks", "shop_rebuild"),
+    ],
+)
+def test_advice_fits_the_reason(event: str, line: str, check: str, named: str, not_named: str) -> None:
+    place = Place(f"asset p/consistent_cuts, check {check}", "")
+    text = Message(Alert("shop", event, "began", 1.0, place, (line,))).text  # type: ignore[arg-type]
+    assert named in text
+    assert not_named not in text
+
+
+def test_what_ended_has_no_advice() -> None:
+    line = "watermarks_advance: t/1: its newest watermark lags by 721 s. Check that the changefeed writes it"
+    text = Message(Alert("shop", "check_failed", "ended", 1.0, _PLACE, (line,))).text
+    assert text.splitlines() == [
+        "shop: check passes again, 1970-01-01 00:00 UTC",
+        "• no longer: watermarks_advance: t/1: its newest watermark lags by 721 s",
+        _PLACE.text,
+    ]
+
+
+def test_reasons_of_different_kinds_have_both_advices() -> None:
+    lines = ("a.b: 2 record(s) are dead letters of rule x, the first at t/0@1", "a.b: column c: damaged")
+    text = Message(Alert("shop", "gap", "began", 1.0, _PLACE, lines)).text
+    assert _RELEASE in text
+    assert _GAPS in text
 
 
 def test_only_declared_events_are_sent() -> None:

@@ -14,6 +14,7 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
 from cdc_pipeline.assets.metadata import MOST_STATEMENTS, statements_metadata
+from cdc_pipeline.checks.ddl_applied import HELD_SUFFIX
 from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS
 from cdc_pipeline.checks.freshness import NO_LIMITS, FreshnessLimits
 from cdc_pipeline.errors import LakeError, TransientError
@@ -171,11 +172,13 @@ def test_held_statement_is_shown_without_its_values(instance: DagsterInstance, w
         instance,
         _CUTS,
         "ddl_applied",
-        {"t/0@70": "other", "t/0@7": "ALTER TABLE b DROP c, ADD d TEXT DEFAULT 'x' (waits)"},
+        {"t/0@70": "other", "t/0@7": f"ALTER TABLE b DROP c, ADD d TEXT DEFAULT 'x'{HELD_SUFFIX}"},
     )
     (found,) = sensor.news()
     assert found[:2] == ("ddl_held", "began")
-    assert found[2][0] == f"a.b: {held.gap}: ALTER TABLE b DROP c, ADD d TEXT DEFAULT '…' (waits)"
+    assert found[2][0] == (
+        "a.b: ALTER TABLE b DROP c, ADD d TEXT DEFAULT '…' at t/0@7 waits for approval (ddl_policy: hold)"
+    )
     assert "p_approve_ddl" in webhook.received[0]["text"]
     _check(instance, _CUTS, "no_gaps")
     assert [found[:2] for found in sensor.news()] == [("ddl_held", "ended")]
@@ -330,13 +333,15 @@ def test_lag_grows_without_runs(instance: DagsterInstance, webhook: Webhook, mon
     limits = FreshnessLimits(timedelta(minutes=10), timedelta(minutes=60))
     sensor = _Sensor(instance, webhook, limits=limits)
     assert sensor.news() == []
-    _cut(instance, lag_seconds=10.0, slowest_partition="t/1")
+    _cut(instance, lag_seconds=10.0, slowest_partition="t/1", watermark_lag_seconds=7.4)
     assert sensor.news() == []
     _at(monkeypatch, 600)
     ((event, state, lines),) = sensor.news()
     assert (event, state) == ("lag", "began")
     assert re.fullmatch(
-        r"the mirrors are 0:10:\d\d behind \(limit: freshness.warn_minutes\), slowest partition t/1", lines[0]
+        r"the mirrors show upstream as of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC, 0:10:\d\d ago "
+        r"\(limit: freshness.warn_minutes\); partition t/1 is 7 s behind the newest watermark",
+        lines[0],
     )
     assert sensor.news() == []
     _at(monkeypatch, 3600)
@@ -389,7 +394,7 @@ def test_failing_runs_of_a_job_are_reported_once(
     _run(instance, dg.Failure("of another pipeline"), tag="q")
     assert sensor.news() == [("run_failed", "began", ["p_ingest: step: the disk is full"])]
     assert webhook.received[0]["url"] == f"https://ui/runs/{run_id}"
-    _run(instance, dg.Failure("again"))
+    _run(instance, dg.Failure("the disk is full"))
     assert sensor.news() == []
     _run(instance, dg.Failure("a table"), job="p_rebuild")
     assert sensor.news() == [("run_failed", "began", ["p_rebuild: step: a table"])]
@@ -398,6 +403,25 @@ def test_failing_runs_of_a_job_are_reported_once(
     _at(monkeypatch, QUIET_SECONDS + 1)
     assert [found[:2] for found in sensor.news()] == [("run_failed", "ended")]
     assert sensor.news() == []
+
+
+def test_another_error_is_reported_before_the_first_has_ended(instance: DagsterInstance, webhook: Webhook) -> None:
+    sensor = _Sensor(instance, webhook)
+    sensor.tick()
+    folder, log = "the folder does not exist", "the log is damaged: {}.json is missing"
+    reported = []
+    for error in (folder, None, log.format("0007"), folder, log.format("0008"), *"abcde"):
+        _run(instance, None if error is None else dg.Failure(error))
+        reported += [lines for _, _, lines in sensor.news()]
+    shown = [folder, log.format("0007"), *"abc"]
+    assert reported == [[f"p_ingest: step: {error}"] for error in shown]
+
+
+def test_lag_without_a_partition_that_is_behind(instance: DagsterInstance, webhook: Webhook) -> None:
+    sensor = _Sensor(instance, webhook, limits=FreshnessLimits(timedelta(minutes=1)))
+    _cut(instance, lag_seconds=100.0, slowest_partition="t/0", watermark_lag_seconds=0.0)
+    ((_, _, lines),) = sensor.news()
+    assert lines[0].endswith("(limit: freshness.warn_minutes)")
 
 
 @pytest.mark.parametrize(

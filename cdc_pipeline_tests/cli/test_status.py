@@ -1,0 +1,50 @@
+"""What `cdc-pipeline status` prints of changes that wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_pipeline.cli.status import PipelineStatus, status_lines
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import Position
+
+_TABLE = TableName("a", "b")
+
+
+def _lines(*held: HeldTable, pending: int = 0, waiting: int = 0, blocked_by: str = "") -> list[str]:
+    cut = PublishedCut(3, 5 << 18, 1, (), pending, held)
+    return status_lines(PipelineStatus("p", cut, None, (), {}, {}, waiting, blocked_by))[1:]
+
+
+def test_held_and_quarantined_tables() -> None:
+    held = HeldTable(_TABLE, Position("t", 0, 7), 1, 1200)
+    assert _lines(held, pending=1200) == [
+        "held: a.b, 1,200 row changes wait: the statement at t/0@7 waits for approval",
+    ]
+    (line,) = _lines(HeldTable(_TABLE, Position("", -1, -1), 1, 2, "ApplyRows failed 3 times"), pending=2)
+    assert line.startswith("held: a.b, 2 row changes wait: quarantined: ApplyRows failed 3 times")
+
+
+def test_changes_that_wait_for_a_watermark_or_the_next_run() -> None:
+    held = HeldTable(_TABLE, Position("t", 0, 7), 1, 2)
+    assert _lines(held, pending=5, blocked_by="t/1 is late")[1:] == ["3 decoded row changes wait: t/1 is late"]
+    assert _lines(waiting=4) == ["4 decoded row changes wait: the next run applies them"]
+    assert _lines() == []
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected"),
+    [
+        (StreamProgress(2, True, 6 << 18, "t/0", ()), True),
+        (StreamProgress(2, True, 5 << 18, "t/0", ()), False),
+        (StreamProgress(2, True, None, None, ("t/1",)), False),
+        (StreamProgress(2, False, None, None, ()), True),
+        (StreamProgress(1, False, None, None, ()), False),
+    ],
+)
+def test_the_next_run_makes_a_cut_for_a_higher_resolved_tso_or_without_tsos_a_new_batch(
+    progress: StreamProgress, expected: bool
+) -> None:
+    assert progress.is_ahead_of(PublishedCut(3, 5 << 18, 1, ())) == expected
