@@ -225,7 +225,8 @@ def letters(lake: Lake, rule: str | None, last: int, as_json: bool) -> None:
     found = read_rows(lake, "dead_letters", *where, columns=columns)
     found.sort(key=lambda row: (row["batch_id"], row["topic"], row["partition"], row["offset"]))
     if as_json:
-        shown = [{**row, "value": message_value(lake, row)} for row in found[-last:]]
+        # `payload`, as in a file of replacements
+        shown = [{**row, "payload": message_value(lake, row)} for row in found[-last:]]
         say(json.dumps(shown, indent=2, ensure_ascii=False, default=json_default))
         return
     rows = [

@@ -124,7 +124,7 @@ def test_history_of_a_row_with_its_messages(filled: _Filled) -> None:
 def test_dead_letters(filled: _Filled) -> None:
     assert "topic/0@" in _invoke("letters", *filled.lake)
     (letter,) = json.loads(_invoke("letters", *filled.lake, "--json"))
-    assert letter["value"] == _BROKEN
+    assert letter["payload"] == _BROKEN
     assert _invoke("letters", *filled.lake, "--rule", "other").strip() == "no dead letters"
 
 
