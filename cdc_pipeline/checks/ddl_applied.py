@@ -21,7 +21,7 @@ DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
 HELD_SUFFIX = " (held)"
 """The end of a held statement's entry in the metadata of `ddl_applied`."""
 _SHOWN = 20
-_COLUMNS = (*POSITION, "commit_ts", "sql", "effect")
+_COLUMNS = (*POSITION, "commit_ts", "sql", "status", "effect")
 _LONGEST = 200
 
 
