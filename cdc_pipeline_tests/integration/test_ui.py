@@ -113,6 +113,20 @@ def test_a_failed_check_shows_its_location(ui: Ui) -> None:
     ui.picture("failed-check")
 
 
+def test_the_mirrors_at_a_glance(ui: Ui) -> None:
+    """The newest cut: what each mirror lacks, then its numbers."""
+    ui.open("/assets/shop/consistent_cuts?view=events", "Materialized in run", "shop.products", size=(1400, 800))
+    text = ui.page.text()
+    assert "mirror\tgaps\theld\trows\tchanges\tlag_seconds\n" in text, text
+    assert text.index("overview") < text.index("published")
+    ui.picture("overview")
+
+
+def test_checks_and_columns_are_described(ui: Ui) -> None:
+    ui.open("/assets/shop/change_log?view=checks&checkDetail=balance", "Nothing is lost and nothing is counted twice.")
+    ui.open("/assets/shop/dead_letters", "The rule that the record breaks (docs/dialects.md)")
+
+
 def test_a_job_documents_its_configuration(ui: Ui) -> None:
     ui.open("/locations/cdc_pipeline/jobs/shop_maintain/playground", "shop_keep_up", "Scaffold", "Launch Run")
     ui.page.wait_for("keep_hours: 168", "compact: true", "The Spark session and its settings.")
