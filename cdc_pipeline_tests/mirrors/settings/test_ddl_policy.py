@@ -150,6 +150,8 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
         "partner": [("id", "v"), ("1", "p")],
     }
     assert report.totals.pending == 6
+    unchanged = ingested.maker().advance()
+    assert (unchanged.published, unchanged.totals.pending) == (False, 6)
     assert lake_balance(Lake(spark, ingested.paths)).is_balanced
     assert ingested.statuses().count("held") == 4
 
