@@ -203,7 +203,7 @@ def _window_of_new_batches(published: PublishedCut, streams: StreamProgress) -> 
 
 def pending_changes(published: PublishedCut, streams: StreamProgress, log: DataFrame) -> int:
     """The number of pending row changes if there is no new cut."""
-    if not streams.has_tsos or streams.last_batch == published.last_batch:
+    if not streams.has_tsos or not streams.new_row_changes:
         return published.pending
     inside = log.where(F.col("batch_id") <= streams.last_batch)
     if published.resolved_tso is not None:
