@@ -70,12 +70,6 @@ class StreamProgress:
         lag = f"{self.held_back_ms / 1000:.1f} s behind the newest watermark"
         return f"the resolved TSO is held by {self.held_by}, whose newest watermark is {lag}"
 
-    def is_ahead_of(self, published: PublishedCut) -> bool:
-        """Whether a next cut can contain changes of the decoded batches."""
-        if not self.has_tsos:
-            return self.last_batch > published.last_batch
-        return self.resolved_tso is not None and self.resolved_tso > (published.resolved_tso or 0)
-
     def limited_to(self, tso: int | None) -> StreamProgress:
         """The same progress with `resolved_tso` at most `tso`."""
         if tso is None or self.resolved_tso is None or self.resolved_tso <= tso:
