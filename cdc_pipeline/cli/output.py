@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cdc_pipeline.spark.threads import repeating
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -37,21 +39,16 @@ def progress_bar(progress: Callable[[], tuple[int, int]], unit: str) -> Iterator
     if not sys.stderr.isatty():
         yield
         return
-    ended = threading.Event()
 
     def refresh() -> None:
-        while not ended.wait(_REFRESH_SECONDS):
-            done, total = progress()
-            with _terminal:
-                _show(_bar_text(done, total, unit) if total else "")
+        done, total = progress()
+        with _terminal:
+            _show(_bar_text(done, total, unit) if total else "")
 
-    thread = threading.Thread(target=refresh, daemon=True)
-    thread.start()
     try:
-        yield
+        with repeating(refresh, _REFRESH_SECONDS):
+            yield
     finally:
-        ended.set()
-        thread.join()
         with _terminal:
             _show("")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.spark.private_folder import private_file, private_folder
+from cdc_pipeline.spark.threads import repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,17 +56,6 @@ def process_lock(name: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None
 @contextlib.contextmanager
 def report_progress(what: str, every_seconds: float = 15.0) -> Iterator[None]:
     """Within the context, prints `what` and the seconds since the start, each `every_seconds`."""
-    done = threading.Event()
-
-    def report() -> None:
-        started = time.monotonic()
-        while not done.wait(every_seconds):
-            print(f"  {what}: {time.monotonic() - started:.0f} s …", flush=True)
-
-    reporter = threading.Thread(target=report, daemon=True)
-    reporter.start()
-    try:
+    started = time.monotonic()
+    with repeating(lambda: print(f"  {what}: {time.monotonic() - started:.0f} s …", flush=True), every_seconds):
         yield
-    finally:
-        done.set()
-        reporter.join()

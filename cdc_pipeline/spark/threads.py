@@ -1,14 +1,16 @@
-"""Runs work of one Spark session in several threads."""
+"""Runs work of one Spark session in several threads, or beside it."""
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark import inheritable_thread_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -27,3 +29,21 @@ def map_in_threads(
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="side_by_side") as pool:
         futures = [pool.submit(inheritable_thread_target(spark)(work), item) for item in items]
         return [future.result() for future in futures]
+
+
+@contextmanager
+def repeating(action: Callable[[], object], every_seconds: float) -> Iterator[None]:
+    """Within the context, a thread calls `action` each `every_seconds`, for the first time after that time."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(every_seconds):
+            action()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
