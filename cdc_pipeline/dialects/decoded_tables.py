@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.contents import claims_writer, inspect_values, with_contents
 from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
@@ -88,8 +86,7 @@ def decode_batches(
 def _decode_batch(
     lake: Lake, batch_id: int, dialect: DialectName, claim_store: str | None, recorded: Mapping[str, Any] | None
 ) -> DecodedBatch:
-    raw = lake.read("raw_topic_snapshot").where(F.col("batch_id") == batch_id)
-    raw = with_replacements(raw, read_releases(lake))
+    raw = with_replacements(lake.read_batches("raw_topic_snapshot", batch_id, batch_id), read_releases(lake))
     note = _raw_note(lake, batch_id, recorded)
     values = inspect_values(lake, raw, note, claim_store)
     records = sum(span.records for span in values.ranges)

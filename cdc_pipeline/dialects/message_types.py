@@ -34,16 +34,23 @@ _MESSAGE = (
 
 
 def read_message_types(
-    raw: DataFrame, places: Mapping[BatchPosition, str], claims: Callable[[], DataFrame | None] = lambda: None
+    raw: Callable[[int, int], DataFrame],
+    places: Mapping[BatchPosition, str],
+    claims: Callable[[], DataFrame | None] = lambda: None,
 ) -> dict[BatchPosition, MessageTypes]:
     """Position → the types that its record names. A record that cannot be parsed is not in the result.
 
-    `raw`: `raw_topic_snapshot`. `places`: position → dialect. `claims`: returns the table `claims`, or None if the lake has
-    none; called only for references. Collects names and types of columns, no values.
+    `raw`: returns the rows of `raw_topic_snapshot` from one batch to another. `places`: position → dialect. `claims`:
+    returns the table `claims`, or None if the lake has none; called only for references. Collects names and types of
+    columns, no values.
     """
-    messages = _parsed(raw, places, F.col("value"))
+    if not places:
+        return {}
+    batches = [batch_id for batch_id, *_ in places]
+    records = raw(min(batches), max(batches))
+    messages = _parsed(records, places, F.col("value"))
     if compressed := [place for place, (_, is_compressed) in messages.items() if is_compressed]:
-        messages |= _parsed(raw, compressed, decompressed(F.col("value")))
+        messages |= _parsed(records, compressed, decompressed(F.col("value")))
     referring = [
         place
         for place, (message, _) in messages.items()

@@ -79,8 +79,8 @@ class CutRows:
     - `doubts`: the rows whose order against a statement is unknown; set by planning only
     - `gaps`: of tables with rows that are too late or may be redelivered; set by planning only
 
-    `log` is `change_log` with the names of mirrors. `table` loads another table of the pipeline. `had_pending`: the cut
-    before left changes pending. `lookup`: given while planning.
+    `log` is `change_log` with the names of mirrors, `inside` its rows in the window. `table` loads another table of the
+    pipeline. `had_pending`: the cut before left changes pending. `lookup`: given while planning.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class CutRows:
         window: Window,
         selection: RowSelection,
         log: DataFrame,
+        inside: DataFrame,
         table: Callable[[str], DataFrame],
         *,
         had_pending: bool,
@@ -101,7 +102,7 @@ class CutRows:
         resumed = {table.name: table for table in selection.resumed}
         cuts = table("consistent_cuts") if resumed else None
         late = rows_at_watermark(window, log, selection.altered) if selection.at_watermark else None
-        delivered = window.changes(log, had_pending=had_pending, replayed=dict(selection.replayed), late=late)
+        delivered = window.changes(log, inside, had_pending=had_pending, replayed=dict(selection.replayed), late=late)
         self.delivered = with_resumed_rows(delivered, log, cuts, resumed, selection.events, window).persist()
         self._cached: list[DataFrame] = []
         self.redelivered: DataFrame | None = None

@@ -118,7 +118,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
 
 def with_types(
     groups: list[RowGroup],
-    raw: DataFrame,
+    raw: Callable[[int, int], DataFrame],
     changes: DataFrame,
     lookup: Callable[[TableName], MirrorState | None],
     claims: Callable[[], DataFrame | None] = lambda: None,
@@ -129,7 +129,8 @@ def with_types(
     (DataWorks), and all groups of dialects that name types twice. A DECIMAL without precision and scale gets those that its
     values need.
 
-    `lookup` returns a mirror as the last cut left it. `claims` returns the stored claim-check messages (`dialects.claims`).
+    `raw` returns the raw records from one batch to another. `lookup` returns a mirror as the last cut left it. `claims`
+    returns the stored claim-check messages (`dialects.claims`).
     """
     asked = {group.position: group.dialect for group in groups if _needs_types(group, lookup(group.name))}
     asked |= {

@@ -17,12 +17,14 @@ from cdc_pipeline.mirrors.changes.row_filters import clock_ts, is_at_or_after
 from cdc_pipeline.mirrors.model.source_tables import SourceTableName, source_columns
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.spark.folded import balanced
+from cdc_pipeline.spark.generated_code import is_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame, Row
 
+    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.late_ddl import Replay
     from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mysql.model.table import TableName
@@ -52,9 +54,29 @@ class Window:
         inside = decoded & _is_at_or_before(self.resolved_tso)
         return inside if self.after_tso is None else inside & _is_after(self.after_tso)
 
+    def read_changes(self, lake: Lake) -> DataFrame:
+        """`rows_in` of `change_log`."""
+        if self.resolved_tso is None:
+            return lake.read_batches("change_log", self.after_batch + 1, self.last_batch)
+        inside = _is_up_to(self.resolved_tso)
+        if self.after_tso is None:
+            return lake.read_batches("change_log", 0, self.last_batch).where(inside)
+        return self._read_after(lake, self.after_tso).where(inside)
+
+    def read_pending(self, lake: Lake) -> DataFrame:
+        """The row changes of the batches so far that a later cut will apply."""
+        if self.resolved_tso is None:
+            return _unpaired_halves(lake.read_batches("change_log", self.last_batch, self.last_batch), self.last_batch)
+        return self._read_after(lake, self.resolved_tso)
+
+    def _read_after(self, lake: Lake, tso: int) -> DataFrame:
+        above = {"commit_ts": tso, "es": tso >> TSO_SHIFT}
+        return lake.read_batches("change_log", 0, self.last_batch, above).where(~_is_up_to(tso))
+
     def changes(
         self,
         log: DataFrame,
+        inside: DataFrame,
         *,
         had_pending: bool,
         replayed: Mapping[TableName | SourceTableName, Replay],
@@ -68,10 +90,10 @@ class Window:
         Without watermarks, changes of earlier cuts that are not older than the oldest new change are read again with
         `applied_before`, so that late changes neither undo them nor count twice.
 
-        `had_pending`: the cut before left changes pending. `replayed`: tables whose earlier changes are replayed, and from
-        when. `late`: late rows of `log` that this cut applies too.
+        `inside`: the rows of `log` in this window. `had_pending`: the cut before left changes pending. `replayed`: tables
+        whose earlier changes are replayed, and from when. `late`: late rows of `log` that this cut applies too.
         """
-        inside = self.rows_in(log) if late is None else self.rows_in(log).unionByName(late)
+        inside = inside if late is None else inside.unionByName(late)
         if self.resolved_tso is not None:
             return inside.withColumns({"is_new": F.lit(True), "applied_before": F.lit(False)})
         before = log.where(F.col("batch_id") <= self.after_batch)
@@ -121,12 +143,6 @@ class Window:
         rows = frame.where(self._is_inside() | self._is_late()).withColumn("_late", self._is_late()).collect()
         return [row for row in rows if not row["_late"]], [row for row in rows if row["_late"]]
 
-    def pending_rows(self, frame: DataFrame) -> DataFrame:
-        """Row changes of the batches so far that a later cut will apply."""
-        if self.resolved_tso is None:
-            return _unpaired_halves(frame, self.last_batch)
-        return frame.where((F.col("batch_id") <= self.last_batch) & _is_after(self.resolved_tso))
-
 
 def _unpaired_halves(log: DataFrame, batch_id: int) -> DataFrame:
     """The changes of a batch that are the first half of a split UPDATE whose second half is not in the batch."""
@@ -155,8 +171,8 @@ def _is_after(tso: int) -> Column:
 def _is_up_to(tso: int) -> Column:
     """`es` is the time of DataWorks changes: their `commit_ts` is a sequence number."""
     numbered = has_trait(Trait.NUMBERS_CHANGES)
-    in_time = numbered & (F.col("es") <= tso >> TSO_SHIFT)
-    return in_time | (~numbered & (F.col("commit_ts") <= tso))
+    in_time = numbered & is_at_most("es", tso >> TSO_SHIFT)
+    return in_time | (~numbered & is_at_most("commit_ts", tso))
 
 
 def _without_skipping(condition: Column) -> Column:

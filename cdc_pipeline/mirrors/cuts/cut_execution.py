@@ -134,7 +134,7 @@ class CutExecution:
             lambda name: None,
             planned.settings.time_zone,
         )
-        pending = 0 if nothing_newer and not published.pending else streams.pending()
+        pending = 0 if nothing_newer and not published.pending else window.read_pending(self.lake).count()
         return pending, streams.filtered()
 
     def _table(self, name: str) -> DataFrame:

@@ -142,8 +142,9 @@ class CutMaker:
         )
 
     def _rows_of(self, planned: PlannedCut, published: PublishedCut) -> CutRows:
-        log = planned.settings.selection.selected(self._table("change_log"))
-        return CutRows(planned.window, planned.row_selection, log, self._table, had_pending=published.pending > 0)
+        selection, window = planned.settings.selection, planned.window
+        log, inside = (selection.selected(rows) for rows in (self._table("change_log"), window.read_changes(self.lake)))
+        return CutRows(window, planned.row_selection, log, inside, self._table, had_pending=published.pending > 0)
 
     # ---- inputs
 

@@ -95,7 +95,8 @@ class CutPlanner:
         permissions = Permissions(self.settings.policy, self.inputs.approved, still_held, frozenset(approved))
         had_pending = self.published.pending > 0
         lookup = _LakeLookup(self, history, streams)
-        rows = CutRows(window, selection, streams.log, self._table, had_pending=had_pending, lookup=lookup)
+        inside = self.settings.selection.selected(window.read_changes(self.lake))
+        rows = CutRows(window, selection, streams.log, inside, self._table, had_pending=had_pending, lookup=lookup)
         try:
             plan, _, changes = self._plan_steps(streams, ddl, late, permissions, rows)
         except BaseException:
@@ -171,9 +172,11 @@ class CutPlanner:
         selection = RowSelection(ddl.to_apply, tuple(again.items()), tuple(resumed), at_watermark=late.at_watermark)
         return late, replace(selection, altered=altered()) if late.at_watermark else selection
 
-    @property
-    def raw(self) -> DataFrame:
-        return with_replacements(self._table("raw_topic_snapshot"), read_releases(self.lake))
+    def raw(self, first_batch: int, last_batch: int) -> DataFrame:
+        """The raw records of these batches."""
+        return with_replacements(
+            self.lake.read_batches("raw_topic_snapshot", first_batch, last_batch), read_releases(self.lake)
+        )
 
     @property
     def claims(self) -> Callable[[], DataFrame | None]:
