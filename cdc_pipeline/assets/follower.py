@@ -44,7 +44,7 @@ class FollowLimits:
     """The run ends after the batch that passes this time. The sensor requests the next one."""
     idle_seconds: float = 600.0
     """The run ends when the source had no new records for this time."""
-    minimum_pause_seconds: float = 1.0
+    minimum_pause_seconds: float = 0.5
     """Least time between two batches, and between two looks at the source. Other runs take the writer lock in it."""
     minimum_records: int = 1
     maximum_wait_seconds: float = 300.0

@@ -67,8 +67,8 @@ class FollowSettings(YamlModel):
     ] = 30
     idle_minutes: Annotated[float, Field(description="A run ends when it found no new records for this time.")] = 10
     minimum_pause_seconds: Annotated[
-        float, Field(description="Least time between two batches, and between two looks at the source. 1 or more.")
-    ] = 1
+        float, Field(description="Least time between two batches, and between two looks at the source. 0.2 or more.")
+    ] = 0.5
 
     @field_validator("maximum_minutes", "idle_minutes")
     @classmethod
@@ -80,9 +80,9 @@ class FollowSettings(YamlModel):
     @field_validator("minimum_pause_seconds")
     @classmethod
     def _is_a_pause(cls, value: float) -> float:
-        # other runs of the pipeline look for the writer lock twice a second
-        if value < 1:
-            raise ValueError(f"{value} is too small: 1 or more seconds are expected")
+        # other runs of the pipeline look for the writer lock ten times a second
+        if value < 0.2:
+            raise ValueError(f"{value} is too small: 0.2 or more seconds are expected")
         return value
 
     def limits(self, timing: SensorTiming) -> FollowLimits:

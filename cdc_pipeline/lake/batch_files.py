@@ -7,22 +7,22 @@ lists files and statistics in milliseconds.
 
 from __future__ import annotations
 
-import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable
-from pyarrow import compute as pc
 from pyspark.sql.types import StructType
 
+from cdc_pipeline.lake.file_statistics import is_read_by_path, list_files
 from cdc_pipeline.lake.paths import escape_glob, is_for_delta_rs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cdc_pipeline.lake.file_statistics import Condition
 
 _MOST_FILES = 32
 """Spark lists more paths than these in a job."""
@@ -35,7 +35,7 @@ class BatchFiles:
     schema: StructType
     paths: tuple[str, ...]
     """Patterns for Spark, one per file."""
-    others: bool
+    has_others: bool
     """Whether the files may have rows of other batches than those asked for."""
 
 
@@ -49,28 +49,20 @@ def find_batch_files(path: str, first: int, last: int, above: Mapping[str, int])
     if not is_for_delta_rs(path) or not DeltaTable.is_deltatable(path):
         return None
     table = DeltaTable(path)
-    if table.protocol().min_reader_version > 1:
+    if not is_read_by_path(table):
         return None
-    files = pa.table(table.get_add_actions(flatten=True))
-    if "min.batch_id" not in files.column_names:
-        return None
-    files = files.filter(_may_match(files, first, last, above))
+    of_batches: list[Condition] = [("batch_id", ">=", first), ("batch_id", "<=", last)]
+    files = list_files(table, of_batches, [(column, ">", bound) for column, bound in above.items()])
     names = files["path"].to_pylist()
     found = [Path(path, unquote(name)) for name in names]
     if not 0 < len(found) <= _MOST_FILES or any(":" in name for name in names) or not all(map(Path.is_file, found)):
         return None
-    inside = pc.and_(pc.greater_equal(files["min.batch_id"], first), pc.less_equal(files["max.batch_id"], last))
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
-    paths = tuple(escape_glob(str(file)) for file in found)
-    return BatchFiles(schema, paths, others=not pc.all(pc.fill_null(inside, False)).as_py())
+    return BatchFiles(
+        schema, tuple(escape_glob(str(file)) for file in found), _has_others(files.to_pylist(), first, last)
+    )
 
 
-def _may_match(files: pa.Table, first: int, last: int, above: Mapping[str, int]) -> Any:
-    """One boolean per file. Files without statistics may match."""
-    conditions = [pc.greater_equal(files["max.batch_id"], first), pc.less_equal(files["min.batch_id"], last)]
-    higher = [
-        pc.greater(files[f"max.{name}"], bound) for name, bound in above.items() if f"max.{name}" in files.column_names
-    ]
-    if above and len(higher) == len(above):
-        conditions.append(functools.reduce(pc.or_, (pc.fill_null(condition, True) for condition in higher)))
-    return functools.reduce(pc.and_, (pc.fill_null(condition, True) for condition in conditions))
+def _has_others(files: list[dict[str, Any]], first: int, last: int) -> bool:
+    spans = [(file.get("min.batch_id"), file.get("max.batch_id")) for file in files]
+    return any(low is None or high is None or low < first or high > last for low, high in spans)

@@ -47,7 +47,7 @@ class Lake:
         if files is None:
             return self.read(table).where(of_batches)
         rows = self.spark.read.schema(files.schema).parquet(*files.paths)
-        return rows.where(of_batches) if files.others else rows  # a condition less to compile for each batch
+        return rows.where(of_batches) if files.has_others else rows  # a condition less to compile for each batch
 
     def read_path(self, path: str) -> DataFrame:
         """The rows of the Delta table at `path`, such as a mirror's."""

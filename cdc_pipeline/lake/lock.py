@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FILE = ".lock"
 WAIT_SECONDS = 600.0
 """How long a run waits for another run of its pipeline before it fails with TransientError."""
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.1
 
 
 @contextlib.contextmanager

@@ -463,7 +463,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "follow field": ({**_GOOD, "follow": {"idle": 5}}, ["follow", "idle", "Extra inputs"]),
     "follow duration": ({**_GOOD, "follow": {"maximum_minutes": 0}}, ["follow", "maximum_minutes", "more than 0"]),
     "follow idle time": ({**_GOOD, "follow": {"idle_minutes": -1}}, ["follow", "idle_minutes", "more than 0"]),
-    "follow pause": ({**_GOOD, "follow": {"minimum_pause_seconds": 0}}, ["minimum_pause_seconds", "1 or more"]),
+    "follow pause": ({**_GOOD, "follow": {"minimum_pause_seconds": 0}}, ["minimum_pause_seconds", "0.2 or more"]),
     "sensor interval": ({**_GOOD, "sensor": {"interval_seconds": 0}}, ["sensor", "interval_seconds", "1 or more"]),
     "source a text": (
         {**_GOOD, "source": "captures"},

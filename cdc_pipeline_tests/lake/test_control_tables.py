@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
 
-    from cdc_pipeline.lake.control_tables import Condition
+    from cdc_pipeline.lake.file_statistics import Condition
 
 _TABLE = "batches"
 _APP = "cdc:p:batches"

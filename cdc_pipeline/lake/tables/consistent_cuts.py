@@ -12,7 +12,7 @@ from cdc_pipeline.spark.small_frames import small_table, struct_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cdc_pipeline.lake.control_tables import Condition
+    from cdc_pipeline.lake.file_statistics import Condition
     from cdc_pipeline.lake.lake import Lake
 
 CUTS = "consistent_cuts"

@@ -17,7 +17,7 @@ from cdc_pipeline.positions import Position
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from cdc_pipeline.lake.control_tables import Condition
+    from cdc_pipeline.lake.file_statistics import Condition
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.settings.selection import Sources
 
