@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql.types import StructType
 
 from cdc_pipeline.lake.file_statistics import is_read_by_path, list_files
@@ -43,24 +44,25 @@ def find_batch_files(path: str, first: int, last: int, above: Mapping[str, int])
     """The files of the table at `path` that may have rows of the batches from `first` to `last`, and in which one of the
     columns in `above` may be higher than its bound.
 
-    None if Delta has to find them: the table is not in a local folder, has a feature that decides how its files are read
-    (such as deletion vectors), or the files are none, too many, elsewhere or missing.
+    None if Delta has to find them: the table is not in a local folder, delta-rs cannot open it, it has a feature that
+    decides how its files are read (such as deletion vectors), or the files are too many, elsewhere or missing.
     """
-    if not is_for_delta_rs(path) or not DeltaTable.is_deltatable(path):
-        return None
-    table = DeltaTable(path)
-    if not is_read_by_path(table):
+    if not is_for_delta_rs(path):
         return None
     of_batches: list[Condition] = [("batch_id", ">=", first), ("batch_id", "<=", last)]
-    files = list_files(table, of_batches, [(column, ">", bound) for column, bound in above.items()])
-    names = files["path"].to_pylist()
+    try:
+        table = DeltaTable(path)
+        if not is_read_by_path(table):
+            return None
+        schema = StructType.fromJson(json.loads(table.schema().to_json()))
+        files = list_files(table, of_batches, [(column, ">", bound) for column, bound in above.items()]).to_pylist()
+    except (DeltaError, OSError):
+        return None  # Delta's own error says what is wrong
+    names = [file["path"] for file in files]
     found = [Path(path, unquote(name)) for name in names]
-    if not 0 < len(found) <= _MOST_FILES or any(":" in name for name in names) or not all(map(Path.is_file, found)):
+    if len(found) > _MOST_FILES or any(":" in name for name in names) or not all(map(Path.is_file, found)):
         return None
-    schema = StructType.fromJson(json.loads(table.schema().to_json()))
-    return BatchFiles(
-        schema, tuple(escape_glob(str(file)) for file in found), _has_others(files.to_pylist(), first, last)
-    )
+    return BatchFiles(schema, tuple(escape_glob(str(file)) for file in found), _has_others(files, first, last))
 
 
 def _has_others(files: list[dict[str, Any]], first: int, last: int) -> bool:

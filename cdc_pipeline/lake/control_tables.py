@@ -212,10 +212,10 @@ def _dataset(opened: DeltaTable, path: str, where: Sequence[Condition] = ()) -> 
     SIGABRT.
     """
     files = SubTreeFileSystem(path, LocalFileSystem())
-    paths = list_files(opened, where)["path"].to_pylist()
-    if not is_read_by_path(opened) or any(":" in name for name in paths):
+    paths = list_files(opened, where)["path"].to_pylist() if is_read_by_path(opened) else None
+    if paths is None or any(":" in path for path in paths):
         return opened.to_pyarrow_dataset(filesystem=files)
-    fragments = [_PARQUET.make_fragment(unquote(name), filesystem=files) for name in paths]
+    fragments = [_PARQUET.make_fragment(unquote(path), filesystem=files) for path in paths]
     return FileSystemDataset(fragments, pa.schema(opened.schema().to_arrow()), _PARQUET, files)
 
 

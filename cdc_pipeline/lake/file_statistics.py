@@ -20,8 +20,9 @@ OPERATORS = {"=": operator.eq, ">": operator.gt, ">=": operator.ge, "<=": operat
 
 
 def is_read_by_path(table: DeltaTable) -> bool:
-    """Whether the rows of the table are those of its files: it has no feature such as deletion vectors."""
-    return bool(table.protocol().min_reader_version == 1)
+    """Whether the rows of the table are those of its files: it has no feature such as deletion vectors, and no partitions,
+    whose values are in the log only."""
+    return bool(table.protocol().min_reader_version == 1 and not table.metadata().partition_columns)
 
 
 def list_files(table: DeltaTable, all_of: Iterable[Condition] = (), any_of: Sequence[Condition] = ()) -> pa.Table:
@@ -42,7 +43,7 @@ def _may_meet(files: pa.Table, condition: Condition) -> Any:
     bounds = {"=": ("min", "max"), "<=": ("min",)}.get(name, ("max",))
     known = all(f"{bound}.{column}" in files.column_names for bound in bounds)
     if not isinstance(value, int) or name not in OPERATORS or not known:
-        return pa.array([True] * files.num_rows)
+        return pa.array([True] * files.num_rows, pa.bool_())
     if name == "=":
         low, high = files[f"min.{column}"], files[f"max.{column}"]
         return pc.fill_null(pc.and_(pc.less_equal(low, value), pc.greater_equal(high, value)), True)

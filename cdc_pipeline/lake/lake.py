@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import operator
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
@@ -40,12 +42,15 @@ class Lake:
     def read_batches(self, table: str, first: int, last: int, above: Mapping[str, int] | None = None) -> DataFrame:
         """The rows of the batches from `first` to `last`. Fast if they have few files.
 
-        `above`: may leave out files in which no column has a value above its bound.
+        `above`: without rows, or without files, in which no column is above its bound.
         """
         files = find_batch_files(self.paths.table(table), first, last, above or {})
         of_batches = F.col("batch_id").between(first, last)
         if files is None:
-            return self.read(table).where(of_batches)
+            higher = [F.col(column) > bound for column, bound in (above or {}).items()]
+            return self.read(table).where(of_batches & reduce(operator.or_, higher) if higher else of_batches)
+        if not files.paths:
+            return self.spark.createDataFrame([], files.schema)
         rows = self.spark.read.schema(files.schema).parquet(*files.paths)
         return rows.where(of_batches) if files.has_others else rows  # a condition less to compile for each batch
 

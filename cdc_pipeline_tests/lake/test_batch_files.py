@@ -28,17 +28,19 @@ _BATCHES = {
 
 @pytest.fixture(params=["local: ä b", "only Spark's: a%20[b"])
 def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Lake:
-    """A commit per batch, in a folder that delta-rs can read and in one that it cannot."""
-    lake = Lake(spark, LakePaths(str(tmp_path / request.param.partition(": ")[2]), "p"))
-    for rows in _BATCHES.values():
-        _append(lake, rows)
-    return lake
+    """A folder that delta-rs can read, and one that it cannot."""
+    return _lake(spark, tmp_path / request.param.partition(": ")[2])
 
 
 @pytest.fixture
 def local(spark: SparkSession, tmp_path: Path) -> Lake:
     """As `lake`, in the first folder only."""
-    lake = Lake(spark, LakePaths(str(tmp_path / "local"), "p"))
+    return _lake(spark, tmp_path / "local")
+
+
+def _lake(spark: SparkSession, folder: Path) -> Lake:
+    """A table with a commit per batch."""
+    lake = Lake(spark, LakePaths(str(folder), "p"))
     for rows in _BATCHES.values():
         _append(lake, rows)
     return lake
@@ -79,6 +81,15 @@ def test_files_without_higher_values_are_left_out(local: Lake) -> None:
     assert _texts(local, 0, 9, commit_ts=20) == ["a", "b", "d"]
     assert _texts(local, 0, 9, commit_ts=20, es=8) == [None, "a", "b", "d", "e"]
     assert _file_count(local, 0, 9, commit_ts=20) == 2
+    assert _texts(local, 1, 2, commit_ts=40) == []
+
+
+def test_delta_leaves_out_files_too(spark: SparkSession, tmp_path: Path) -> None:
+    """In a folder that delta-rs cannot read."""
+    lake = _lake(spark, tmp_path / "a%20[b")
+    assert _texts(lake, 0, 9, commit_ts=20) == ["b"]
+    assert _texts(lake, 0, 9, commit_ts=20, es=8) == ["b", "e"]
+    assert _file_count(lake, 0, 9, es=8) == 1
 
 
 def test_files_of_several_batches(lake: Lake) -> None:

@@ -121,6 +121,9 @@ def test_a_table_without_rows_exists(lake: Lake) -> None:
     append_rows(lake, _TABLE, _rows(), _commit(1))
     assert is_empty(lake, _TABLE)
     assert (lake.exists(_TABLE), read_rows(lake, _TABLE)) == (True, [])
+    conditions: list[Condition] = [("id", "=", 1), ("id", ">", 1), ("name", "=", "a"), ("spans", "longer than", 0)]
+    assert [_ids(lake, condition) for condition in conditions] == [[], [], [], []]
+    assert _ids(lake, *conditions) == []
 
 
 def test_sums_and_lengths(lake: Lake) -> None:
