@@ -164,7 +164,7 @@ def test_batches_follow_new_records_until_none_arrive(following: _Following) -> 
     ]
     assert found.batches == 4
     assert "no new records for 60 s" in found.end
-    assert set(following.clock.pauses) == {1.0}
+    assert set(following.clock.pauses) == {0.5}
 
 
 def test_the_duration_of_a_batch_is_no_idle_time(following: _Following) -> None:
