@@ -81,7 +81,7 @@ def test_files_without_higher_values_are_left_out(local: Lake) -> None:
     assert _texts(local, 0, 9, commit_ts=20) == ["a", "b", "d"]
     assert _texts(local, 0, 9, commit_ts=20, es=8) == [None, "a", "b", "d", "e"]
     assert _file_count(local, 0, 9, commit_ts=20) == 2
-    assert _texts(local, 1, 2, commit_ts=40) == []
+    assert (_texts(local, 1, 2, commit_ts=40), _file_count(local, 1, 2, commit_ts=40)) == ([], 0)
 
 
 def test_delta_leaves_out_files_too(spark: SparkSession, tmp_path: Path) -> None:
