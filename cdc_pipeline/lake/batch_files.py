@@ -7,21 +7,20 @@ lists files and statistics in milliseconds.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pyspark.sql.types import StructType
 
-from cdc_pipeline.lake.file_statistics import is_read_by_path, list_files
+from cdc_pipeline.lake.file_statistics import list_own_files, spark_schema
 from cdc_pipeline.lake.paths import escape_glob, is_for_delta_rs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
 
     from cdc_pipeline.lake.file_statistics import Condition
 
@@ -52,15 +51,15 @@ def find_batch_files(path: str, first: int, last: int, above: Mapping[str, int])
     of_batches: list[Condition] = [("batch_id", ">=", first), ("batch_id", "<=", last)]
     try:
         table = DeltaTable(path)
-        if not is_read_by_path(table):
-            return None
-        schema = StructType.fromJson(json.loads(table.schema().to_json()))
-        files = list_files(table, of_batches, [(column, ">", bound) for column, bound in above.items()]).to_pylist()
+        listed = list_own_files(table, of_batches, [(column, ">", bound) for column, bound in above.items()])
+        schema = spark_schema(table)
     except (DeltaError, OSError):
         return None  # Delta's own error says what is wrong
-    names = [file["path"] for file in files]
-    found = [Path(path, unquote(name)) for name in names]
-    if len(found) > _MOST_FILES or any(":" in name for name in names) or not all(map(Path.is_file, found)):
+    if listed is None:
+        return None
+    files = listed.to_pylist()
+    found = [Path(path, file["path"]) for file in files]
+    if len(found) > _MOST_FILES or not all(map(Path.is_file, found)):
         return None
     return BatchFiles(schema, tuple(escape_glob(str(file)) for file in found), _has_others(files, first, last))
 

@@ -16,7 +16,6 @@ import functools
 import operator
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -30,7 +29,7 @@ from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.delta import append_once, committed_version, overwrite_once
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.faults import damaged_table
-from cdc_pipeline.lake.file_statistics import OPERATORS, is_read_by_path, list_files
+from cdc_pipeline.lake.file_statistics import OPERATORS, list_files, list_own_files
 from cdc_pipeline.lake.paths import is_for_delta_rs
 
 if TYPE_CHECKING:
@@ -212,10 +211,10 @@ def _dataset(opened: DeltaTable, path: str, where: Sequence[Condition] = ()) -> 
     SIGABRT.
     """
     files = SubTreeFileSystem(path, LocalFileSystem())
-    paths = list_files(opened, where)["path"].to_pylist() if is_read_by_path(opened) else None
-    if paths is None or any(":" in path for path in paths):
+    own = list_own_files(opened, where)
+    if own is None:
         return opened.to_pyarrow_dataset(filesystem=files)
-    fragments = [_PARQUET.make_fragment(unquote(path), filesystem=files) for path in paths]
+    fragments = [_PARQUET.make_fragment(name, filesystem=files) for name in own["path"].to_pylist()]
     return FileSystemDataset(fragments, pa.schema(opened.schema().to_arrow()), _PARQUET, files)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import json
 import operator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import compute as pc
+from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 Condition: TypeAlias = tuple[str, Literal["=", ">", ">=", "<=", "longer than"], int | str]
 """Column, operator, value. `longer than` compares the length of an array."""
 OPERATORS = {"=": operator.eq, ">": operator.gt, ">=": operator.ge, "<=": operator.le}
+_BOUNDS = {">": ("max", pc.greater), ">=": ("max", pc.greater_equal), "<=": ("min", pc.less_equal)}
+"""Operator → the bound of a file that shows whether it may have a matching row, and how."""
 
 
 def is_read_by_path(table: DeltaTable) -> bool:
@@ -37,15 +42,32 @@ def list_files(table: DeltaTable, all_of: Iterable[Condition] = (), any_of: Sequ
     return files.filter(functools.reduce(pc.and_, found)) if found else files
 
 
+def list_own_files(
+    table: DeltaTable, all_of: Iterable[Condition] = (), any_of: Sequence[Condition] = ()
+) -> pa.Table | None:
+    """`list_files`, with paths relative to the table's folder, for readers of these files. None if other files, or more than
+    the files, decide which rows the table has (`is_read_by_path`, shallow clones)."""
+    if not is_read_by_path(table):
+        return None
+    files = list_files(table, all_of, any_of)
+    paths = files["path"].to_pylist()
+    if any(":" in path for path in paths):
+        return None
+    decoded = pa.array(map(unquote, paths), pa.string())
+    return files.set_column(files.column_names.index("path"), "path", decoded)
+
+
+def spark_schema(table: DeltaTable) -> StructType:
+    """The table's schema as Spark has it."""
+    return StructType.fromJson(json.loads(table.schema().to_json()))
+
+
 def _may_meet(files: pa.Table, condition: Condition) -> Any:
     """One boolean per file, true without statistics. Texts are not compared: their bounds may be cut off."""
     column, name, value = condition
-    bounds = {"=": ("min", "max"), "<=": ("min",)}.get(name, ("max",))
-    known = all(f"{bound}.{column}" in files.column_names for bound in bounds)
-    if not isinstance(value, int) or name not in OPERATORS or not known:
-        return pa.array([True] * files.num_rows, pa.bool_())
     if name == "=":
-        low, high = files[f"min.{column}"], files[f"max.{column}"]
-        return pc.fill_null(pc.and_(pc.less_equal(low, value), pc.greater_equal(high, value)), True)
-    compare = {">": pc.greater, ">=": pc.greater_equal, "<=": pc.less_equal}[name]
-    return pc.fill_null(compare(files[f"{bounds[0]}.{column}"], value), True)
+        return pc.and_(_may_meet(files, (column, ">=", value)), _may_meet(files, (column, "<=", value)))
+    bound, compare = _BOUNDS.get(name, ("", None))
+    if compare is None or not isinstance(value, int) or f"{bound}.{column}" not in files.column_names:
+        return pa.array([True] * files.num_rows, pa.bool_())
+    return pc.fill_null(compare(files[f"{bound}.{column}"], value), True)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from cdc_pipeline.lake.batch_files import find_batch_files
 from cdc_pipeline.lake.delta import TableState, table_state
+from cdc_pipeline.lake.file_statistics import spark_schema
 from cdc_pipeline.lake.paths import CONTROL_TABLES, is_for_delta_rs
+from cdc_pipeline.spark.folded import balanced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,11 +43,12 @@ class Lake:
 
         `above`: without rows, or without files, in which no column is above its bound.
         """
-        files = find_batch_files(self.paths.table(table), first, last, above or {})
+        bounds = above or {}
+        files = find_batch_files(self.paths.table(table), first, last, bounds)
         of_batches = F.col("batch_id").between(first, last)
         if files is None:
-            higher = [F.col(column) > bound for column, bound in (above or {}).items()]
-            return self.read(table).where(of_batches & reduce(operator.or_, higher) if higher else of_batches)
+            higher = (F.col(column) > bound for column, bound in bounds.items())
+            return self.read(table).where(of_batches & balanced(operator.or_, higher, F.lit(True)))
         if not files.paths:
             return self.spark.createDataFrame([], files.schema)
         rows = self.spark.read.schema(files.schema).parquet(*files.paths)
@@ -76,6 +76,5 @@ class Lake:
 
 def _state_by_delta_rs(path: str) -> TableState:
     table = DeltaTable(path)
-    schema = StructType.fromJson(json.loads(table.schema().to_json()))
     properties = {name: value for name, value in table.metadata().configuration.items() if value is not None}
-    return TableState(table.version(), schema, properties)
+    return TableState(table.version(), spark_schema(table), properties)

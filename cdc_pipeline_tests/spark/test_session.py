@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COLLECTOR = "-XX:+UseParallelGC"
+_LATE_SECOND_COMPILER = (
+    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 "
+    "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
+)
 
 
 def test_the_jvm_is_in_utc_by_name(spark: SparkSession) -> None:
@@ -38,16 +42,15 @@ def _java_options(**settings: str) -> str:
 
 
 def test_the_driver_has_a_garbage_collector_for_throughput(conf: Path) -> None:
-    assert _java_options().startswith("-Duser.timezone=UTC -XX:+UseParallelGC ")
+    assert _java_options() == f"-Duser.timezone=UTC {_COLLECTOR} {_LATE_SECOND_COMPILER}"
     (conf / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:MaxGCPauseMillis=100\n")
-    assert _COLLECTOR in _java_options(spark_driver_extraJavaOptions="-Xss4m").split()
+    assert _java_options(spark_driver_extraJavaOptions="-Xss4m").endswith(f"{_COLLECTOR} {_LATE_SECOND_COMPILER}")
 
 
 @pytest.mark.usefixtures("conf")
 def test_a_short_lived_driver_has_one_compiler_unless_the_user_decides() -> None:
     short = SparkLakehouse().session_settings(short_lived=True)["spark.driver.defaultJavaOptions"]
     assert short == f"-Duser.timezone=UTC {_COLLECTOR} -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m"
-    assert "-XX:Tier4InvocationThreshold=20000" in _java_options().split()
     # Spark appends the user's options, and of two the last one counts
     own = SparkLakehouse(settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
     assert own.session_settings(short_lived=True)["spark.driver.extraJavaOptions"] == "-XX:TieredStopAtLevel=4"
@@ -55,12 +58,13 @@ def test_a_short_lived_driver_has_one_compiler_unless_the_user_decides() -> None
 
 def test_a_collector_that_is_chosen_elsewhere_is_the_only_one(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A JVM with two options for a garbage collector does not start."""
-    assert _COLLECTOR not in _java_options(spark_driver_extraJavaOptions="-Xss4m -XX:+UseG1GC")
+    without = f"-Duser.timezone=UTC {_LATE_SECOND_COMPILER}"
+    assert _java_options(spark_driver_extraJavaOptions="-Xss4m -XX:+UseG1GC") == without
     (conf / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:+UseZGC\n")
-    assert _COLLECTOR not in _java_options()
+    assert _java_options() == without
     (conf / "spark-defaults.conf").unlink()
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
-    assert _COLLECTOR not in _java_options()
+    assert _java_options() == without
 
 
 @pytest.mark.parametrize(
