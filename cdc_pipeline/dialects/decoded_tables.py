@@ -15,7 +15,7 @@ from cdc_pipeline.dialects.contents import claims_writer, inspect_values, with_c
 from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons
-from cdc_pipeline.dialects.releases import read_releases, with_replacements
+from cdc_pipeline.dialects.releases import read_raw_batches
 from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
 from cdc_pipeline.lake.control_tables import append_rows
 from cdc_pipeline.lake.delta import Commit, append_once, is_committed
@@ -86,7 +86,7 @@ def decode_batches(
 def _decode_batch(
     lake: Lake, batch_id: int, dialect: DialectName, claim_store: str | None, recorded: Mapping[str, Any] | None
 ) -> DecodedBatch:
-    raw = with_replacements(lake.read_batches("raw_topic_snapshot", batch_id, batch_id), read_releases(lake))
+    raw = read_raw_batches(lake, batch_id, batch_id)
     note = _raw_note(lake, batch_id, recorded)
     values = inspect_values(lake, raw, note, claim_store)
     records = sum(span.records for span in values.ranges)

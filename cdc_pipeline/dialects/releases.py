@@ -27,6 +27,11 @@ def read_releases(lake: Lake) -> DataFrame | None:
     return lake.read_if_exists(RELEASES)
 
 
+def read_raw_batches(lake: Lake, first: int, last: int) -> DataFrame:
+    """The records of `raw_topic_snapshot` of the batches from `first` to `last`, with their replacements."""
+    return with_replacements(lake.read_batches("raw_topic_snapshot", first, last), read_releases(lake))
+
+
 def with_replacements(raw: DataFrame, releases: DataFrame | None) -> DataFrame:
     """`raw` with each `value` replaced by the newest replacement of its record, if any."""
     if releases is None:

@@ -58,20 +58,13 @@ class Window:
         """`rows_in` of `change_log`."""
         if self.resolved_tso is None:
             return lake.read_batches("change_log", self.after_batch + 1, self.last_batch)
-        inside = _is_up_to(self.resolved_tso)
-        if self.after_tso is None:
-            return lake.read_batches("change_log", 0, self.last_batch).where(inside)
-        return self._read_after(lake, self.after_tso).where(inside)
+        return _read_after(lake, self.after_tso, self.last_batch).where(_is_up_to(self.resolved_tso))
 
     def read_pending(self, lake: Lake) -> DataFrame:
         """The row changes of the batches so far that a later cut will apply."""
         if self.resolved_tso is None:
             return _unpaired_halves(lake.read_batches("change_log", self.last_batch, self.last_batch), self.last_batch)
-        return self._read_after(lake, self.resolved_tso)
-
-    def _read_after(self, lake: Lake, tso: int) -> DataFrame:
-        above = {"commit_ts": tso, "es": tso >> TSO_SHIFT}
-        return lake.read_batches("change_log", 0, self.last_batch, above).where(~_is_up_to(tso))
+        return _read_after(lake, self.resolved_tso, self.last_batch)
 
     def changes(
         self,
@@ -142,6 +135,14 @@ class Window:
         """Collects the rows of `rows_in` and those of `late_rows` with one query. `frame` is a small table."""
         rows = frame.where(self._is_inside() | self._is_late()).withColumn("_late", self._is_late()).collect()
         return [row for row in rows if not row["_late"]], [row for row in rows if row["_late"]]
+
+
+def _read_after(lake: Lake, tso: int | None, last_batch: int) -> DataFrame:
+    """The row changes after the TSO (None: all) of the batches up to `last_batch`."""
+    if tso is None:
+        return lake.read_batches("change_log", 0, last_batch)
+    above = {"commit_ts": tso, "es": tso >> TSO_SHIFT}
+    return lake.read_batches("change_log", 0, last_batch, above).where(~_is_up_to(tso))
 
 
 def _unpaired_halves(log: DataFrame, batch_id: int) -> DataFrame:
@@ -217,11 +218,8 @@ def _window_of_new_batches(published: PublishedCut, streams: StreamProgress) -> 
     )
 
 
-def pending_changes(published: PublishedCut, streams: StreamProgress, log: DataFrame) -> int:
+def pending_changes(published: PublishedCut, streams: StreamProgress, lake: Lake) -> int:
     """The number of pending row changes if there is no new cut."""
     if not streams.has_tsos or not streams.new_row_changes:
         return published.pending
-    inside = log.where(F.col("batch_id") <= streams.last_batch)
-    if published.resolved_tso is not None:
-        inside = inside.where(_is_after(published.resolved_tso))
-    return inside.count() + published.held_rows
+    return _read_after(lake, published.resolved_tso, streams.last_batch).count() + published.held_rows

@@ -17,7 +17,6 @@ from cdc_pipeline.mirrors.changes.held_rows import count_held_rows
 from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements, store_outcomes
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
-from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy, record_failures, without_failed_tables
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
@@ -125,20 +124,18 @@ class CutExecution:
         window = planned.window
         span = read_change_span(self.lake, window.after_batch, window.last_batch)
         nothing_newer = window.resolved_tso is not None and (span is None or span.newest <= window.resolved_tso)
-        streams = CutStreams(
-            planned.settings.selection,
-            published,
-            planned.window,
-            self._table("change_log"),
-            self._table("ddl_history"),
-            lambda name: None,
-            planned.settings.time_zone,
-        )
         pending = 0 if nothing_newer and not published.pending else window.read_pending(self.lake).count()
-        return pending, streams.filtered()
+        return pending, self._count_filtered(planned, published)
 
-    def _table(self, name: str) -> DataFrame:
-        return self.lake.read(name)
+    def _count_filtered(self, planned: PlannedCut, published: PublishedCut) -> int:
+        """The number of row changes of excluded tables, late ones included, without `excluded_held_rows`."""
+        selection, window = planned.settings.selection, planned.window
+        if selection.includes_all:
+            return 0
+        rows = self.lake.read("change_log"), window.read_changes(self.lake)
+        log, inside = (selection.excluded(frame) for frame in rows)
+        passed = window.changes(log, inside, had_pending=published.pending > 0, replayed={})
+        return passed.where("is_new").count() + window.late_rows(log).count()
 
     # ---- steps
 

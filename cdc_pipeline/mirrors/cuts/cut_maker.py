@@ -127,7 +127,7 @@ class CutMaker:
 
     def _unchanged(self, published: PublishedCut, streams: StreamProgress) -> CutReport:
         """The report of a run that publishes nothing."""
-        pending = pending_changes(published, streams, self._table("change_log")) if streams.last_batch else 0
+        pending = pending_changes(published, streams, self.lake) if streams.last_batch else 0
         if pending:
             self.report(f"{pending} row changes are pending: {streams.blocking_reason()}")
         return CutReport(

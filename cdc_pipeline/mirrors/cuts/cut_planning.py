@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.claims import read_claims
 from cdc_pipeline.dialects.message_types import read_message_types
-from cdc_pipeline.dialects.releases import read_releases, with_replacements
+from cdc_pipeline.dialects.releases import read_raw_batches
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.tables.batches import read_change_span
@@ -172,11 +172,9 @@ class CutPlanner:
         selection = RowSelection(ddl.to_apply, tuple(again.items()), tuple(resumed), at_watermark=late.at_watermark)
         return late, replace(selection, altered=altered()) if late.at_watermark else selection
 
-    def raw(self, first_batch: int, last_batch: int) -> DataFrame:
-        """The raw records of these batches."""
-        return with_replacements(
-            self.lake.read_batches("raw_topic_snapshot", first_batch, last_batch), read_releases(self.lake)
-        )
+    @property
+    def raw(self) -> Callable[[int, int], DataFrame]:
+        return partial(read_raw_batches, self.lake)
 
     @property
     def claims(self) -> Callable[[], DataFrame | None]:

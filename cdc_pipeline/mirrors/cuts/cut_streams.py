@@ -62,14 +62,6 @@ class CutStreams:
         """The change log by the names of mirrors, without excluded tables."""
         return self.selection.selected(self.full_log)
 
-    def filtered(self) -> int:
-        """The number of row changes of excluded tables in this cut, late ones included, without `excluded_held_rows`."""
-        if self.selection.includes_all:
-            return 0
-        log = self.selection.excluded(self.full_log)
-        passed = self.window.changes(log, self.window.rows_in(log), had_pending=self.published.pending > 0, replayed={})
-        return passed.where("is_new").count() + self.window.late_rows(log).count()
-
     @property
     def excluded_held_rows(self) -> int:
         """The number of held row changes of tables that are no longer included."""
