@@ -7,6 +7,7 @@ import re
 import runpy
 from pathlib import Path
 
+from cdc_pipeline.cli.pages import read_page
 from cdc_pipeline_tests.contracts.cases import CASES
 from cdc_pipeline_tests.contracts.sent_cases import SENT_CASES
 from cdc_pipeline_tests.dialects import test_canal, test_dataworks, test_ticdc, test_ticdc_storage
@@ -128,13 +129,13 @@ def _without_fences(document: Path) -> str:
 
 
 def test_messages_of_the_code_name_existing_pages_and_sections() -> None:
-    """As in `docs/operations.md (A damaged log)` or `docs/operations.md, Upgrade`: the begin of a heading."""
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "cdc_pipeline").rglob("*.py"))
-    named = re.findall(r"\b(docs/[a-z/-]+\.md)(?: \(|, )?([A-Z][\w ]+)?", text)
-    assert len([section for _, section in named if section]) > 4
-    for page, section in named:
+    for page in re.findall(r"\bdocs/[a-z/-]+\.md", text):
         assert (ROOT / page).exists(), page
-        assert not section or f"# {section}" in (ROOT / page).read_text(encoding="utf-8"), f"{page}: {section}"
+    named = re.findall(r"`cdc-pipeline docs ([a-z-]+) ?([^`]*)`", text)
+    assert len([section for _, section in named if section]) > 8
+    for page, section in named:
+        assert read_page(page, section).startswith("#" if section else "# "), f"{page}: {section}"
 
 
 def test_the_index_and_the_site_have_every_page() -> None:

@@ -30,7 +30,7 @@ def test_package_imports_no_tests() -> None:
 
 
 def test_the_built_wheel(tmp_path: Path) -> None:
-    """Without the demo's pipeline, tests and the local broker; with license, command and component."""
+    """Without the demo's pipeline, tests and the local broker; with license, command component and pages."""
     wheel = build_wheel(tmp_path)
     with zipfile.ZipFile(wheel) as built:
         names = built.namelist()
@@ -38,5 +38,7 @@ def test_the_built_wheel(tmp_path: Path) -> None:
     assert not [name for name in names if name.startswith(("cdc_pipeline/defs/", "cdc_pipeline_tests/"))]
     assert [name for name in names if name.endswith("licenses/LICENSE")]
     assert "cdc_pipeline/py.typed" in names
+    pages = {Path(name).name for name in names if "/data/share/doc/cdc_pipeline/" in name}
+    assert pages == {page.name for page in (_ROOT / "docs").glob("*.md")}
     assert "cdc-pipeline = cdc_pipeline.cli.main:main" in entry_points
     assert "[dagster_dg_cli.registry_modules]" in entry_points

@@ -41,7 +41,7 @@ COLUMN_TEXTS = {
     "watermark_ts": "All changes of the partition with a lower commit_ts were sent before it",
     "watermark_time": "Physical time of watermark_ts",
     # dead_letters
-    "rule": "The rule that the record breaks (docs/dialects.md)",
+    "rule": "The rule that the record breaks (`cdc-pipeline docs dialects`)",
     "column": "Field of the message, or column of the row",
     "reason": "What was expected, and what was found",
 }

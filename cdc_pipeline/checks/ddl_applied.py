@@ -48,7 +48,7 @@ def ddl_applied_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> d
         if not rows
         else f"{count} DDL statement(s) {NOT_APPLIED} or held, the first at {_position(rows[0])}. To apply held "
         f"statements, run {name}_approve_ddl, or {name}_rebuild if the table is quarantined. For the "
-        f"others, run {name}_ddl_dry_run, see docs/ddl.md and compare their tables with upstream",
+        f"others, run {name}_ddl_dry_run, read `cdc-pipeline docs ddl` and compare their tables with upstream",
         # the effect of a held statement repeats the gap of its table
         metadata={
             _position(row): row["sql"] + (HELD_SUFFIX if row["status"] == HELD else f" ({row['effect']})")
@@ -84,11 +84,12 @@ def _advice(pipeline: str, gaps: Mapping[str, str], quarantined: Mapping[str, st
     if quarantined:
         return summary + (
             f"{len(quarantined)} table(s) are quarantined: resolve the error, then run {pipeline}_rebuild with their names "
-            "in tables (docs/operations.md, Quarantined tables)"
+            "in tables (`cdc-pipeline docs operations quarantined`)"
         )
     return summary + (
         f"Run {pipeline}_release_dead_letters for dead letters, {pipeline}_rebuild for late changes, "
-        f"{pipeline}_approve_ddl for held statements. For other reasons see docs/operations.md"
+        f"{pipeline}_approve_ddl for held statements. For other reasons read "
+        "`cdc-pipeline docs operations gaps`"
     )
 
 

@@ -63,7 +63,8 @@ def field_rules_result(
         description=None
         if not notes.warned
         else "; ".join(f"{warned.rule}: {warned.count}, for example {warned.places[0]}" for warned in notes.warned)
-        + ". These messages were accepted. docs/dialects.md lists the rules with the clause of each document",
+        + ". These messages were accepted. `cdc-pipeline docs dialects all field rules` lists the rules with the clause of "
+        "each document",
         metadata={
             "shapes": len(notes.shapes),
             **{

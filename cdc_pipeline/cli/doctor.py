@@ -97,13 +97,15 @@ def examine(declared: DeclaredPipeline | None, *, with_spark: bool = True) -> It
         yield _attempt("dialects", lambda: _dialects(pipeline, lake), _DIALECT_REMEDY, secrets)
 
 
-_SOURCE_REMEDY = "Correct the fields of `source` (docs/kafka.md, docs/storage.md), or ask who runs the broker"
+_SOURCE_REMEDY = "Correct the fields of `source` (`cdc-pipeline docs kafka` or `storage`), or ask who runs the broker"
 _LAKE_REMEDY = "Choose another `lake`, or give this user the right to write there"
 _JARS_REMEDY = (
     "The first start downloads jars from Maven Central: allow it, or set spark.jars.ivySettings to a mirror "
-    "(docs/performance.md, Scale out)"
+    "(`cdc-pipeline docs performance scale out`)"
 )
-_DIALECT_REMEDY = "Only Canal-JSON of TiCDC, Canal and DataWorks is supported: see docs/dialects.md, and check `topics`"
+_DIALECT_REMEDY = (
+    "Only Canal-JSON of TiCDC, Canal and DataWorks is supported: read `cdc-pipeline docs dialects`, and check `topics`"
+)
 
 
 def _attempt(name: str, check: Callable[[], str], remedy: str, secrets: tuple[str, ...] = ()) -> Finding:

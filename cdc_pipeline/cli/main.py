@@ -20,6 +20,7 @@ from cdc_pipeline.cli import doctor as checks
 from cdc_pipeline.cli.declared import capture_pipeline, lake_pipeline_name, project_pipeline
 from cdc_pipeline.cli.history import history_lines, message_value, table_history
 from cdc_pipeline.cli.output import json_default, printable, say
+from cdc_pipeline.cli.pages import page_titles, read_page
 from cdc_pipeline.cli.readable_lake import readable_lake
 from cdc_pipeline.cli.runs import FinishedRun, ingest, require_success, run_job
 from cdc_pipeline.cli.status import open_metrics, read_status, status_lines, table_lines
@@ -269,6 +270,20 @@ def _print_finding(finding: checks.Finding) -> None:
     click.echo(f"{mark} {finding.name}: {printable(finding.text)}")
     if not finding.passed:
         say(f"     {finding.remedy}")
+
+
+@cli.command()
+@click.argument("page", required=False)
+@click.argument("section", nargs=-1)
+def docs(page: str | None, section: tuple[str, ...]) -> None:
+    """Show the documentation of this version.
+
+    Its list of pages, PAGE, or the section of it whose heading begins with the words SECTION.
+    """
+    if page is None:
+        say("\n".join(table_lines(("page", "title"), list(page_titles().items()))))
+    else:
+        say(read_page(page, " ".join(section)).rstrip())
 
 
 @cli.command(name="version")

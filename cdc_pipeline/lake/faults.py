@@ -59,7 +59,8 @@ def damaged_table(path: str, reason: object) -> LakeError:
     """The error of a table whose log or files are damaged. `reason`: an exception or a line of its text."""
     line = next(iter(str(reason).strip().splitlines()), type(reason).__name__)
     return LakeError(
-        f"{path} is damaged or missing: {_short(line)}. Nothing was repaired. Follow docs/operations.md (A damaged log)"
+        f"{path} is damaged or missing: {_short(line)}. Nothing was repaired. Follow "
+        "`cdc-pipeline docs operations a damaged log`"
     )
 
 

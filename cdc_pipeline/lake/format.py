@@ -37,7 +37,7 @@ def require_known_format(lake: Lake) -> None:
     raise LakeError(
         f"{home}: the lake has format {stored or 'unknown'}, this version of cdc_pipeline reads and writes format "
         f"{LAKE_FORMAT}. Nothing was changed. Install the version that wrote the lake, or rebuild it from its raw records: "
-        f"move all folders but {_RAW} out of {home}, then start a run (docs/operations.md, Upgrade)",
+        f"move all folders but {_RAW} out of {home}, then start a run (`cdc-pipeline docs operations upgrade`)",
         pipeline=lake.paths.pipeline,
     )
 

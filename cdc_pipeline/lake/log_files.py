@@ -58,7 +58,7 @@ def damaged_log(commit: Path, damage: str) -> LakeError:
     """The error of a table with a damaged commit file."""
     return LakeError(
         f"the Delta log of {commit.parent.parent} is damaged: {commit.name} {damage}. Nothing was changed. Restore it from "
-        "a backup, or follow docs/operations.md (A damaged log)"
+        "a backup, or follow `cdc-pipeline docs operations a damaged log`"
     )
 
 

@@ -45,7 +45,7 @@ def require_not_restored(lake: Lake, *tables: str) -> None:
             f"{path.removeprefix(f'{paths.home}/')} was restored to an earlier version (RESTORE): the content of version "
             f"{version} was expected, and the pipeline would not write the missing rows again. Undo the RESTORE by RESTORE "
             f"TABLE delta.{quoted(path)} TO VERSION AS OF {version}, or replace {paths.home} by a copy{rebuild} "
-            "(docs/operations.md, Restore the lake)",
+            "(`cdc-pipeline docs operations restore`)",
             pipeline=paths.pipeline,
         )
 

@@ -31,23 +31,24 @@ _TITLES: dict[Event, dict[State, str]] = {
 _ADVICE: dict[Event, str] = {
     "ddl_held": "Only these tables wait, at their state before the statement. {pipeline}_ddl_dry_run shows the effect, "
     "{pipeline}_approve_ddl with the table's name in tables applies it in the next run.",
-    "ddl_not_supported": "Later changes of these tables are applied. Compare the tables with upstream. docs/ddl.md lists "
-    "what each statement does.",
+    "ddl_not_supported": "Later changes of these tables are applied. Compare the tables with upstream. "
+    "`cdc-pipeline docs ddl` lists what each statement does.",
     "lag": "Readers see this older state. Check the changefeed or synchronization task, the sensor "
     "{pipeline}_new_offsets and the runs.",
     "quarantine": "Only changes of this table wait. Resolve the error, then run {pipeline}_rebuild with the table's name in "
     "tables.",
-    "run_failed": "The next run continues from what was committed. Follow docs/operations.md, Failed runs. Until the job "
-    "succeeds, it is reported again only for another error.",
+    "run_failed": "The next run continues from what was committed. Follow `cdc-pipeline docs operations failed runs`. "
+    "Until the job succeeds, it is reported again only for another error.",
 }
 _RELEASE = (
     "Other records are applied. `cdc-pipeline letters` shows the reasons; {pipeline}_release_dead_letters repairs "
-    "(docs/operations.md, Dead letters and gaps)."
+    "(`cdc-pipeline docs operations dead letters`)."
 )
-_GAPS = "Other tables are not affected. docs/operations.md, Gaps, says what closes a gap."
+_GAPS = "Other tables are not affected. `cdc-pipeline docs operations gaps` says what closes a gap."
 _CHECKS: dict[str, str] = {
     BALANCE: "The run stopped at this check. Run {pipeline}_rebuild.",
-    FIELD_RULES: "Only a warning: these messages were decoded and applied. docs/dialects.md, All field rules.",
+    FIELD_RULES: "Only a warning: these messages were decoded and applied. More: "
+    "`cdc-pipeline docs dialects all field rules`.",
     KEYS_HOLD: "Run {pipeline}_rebuild with the table's name in tables.",
     NO_BREACH: "Run {pipeline}_rebuild, and find what broke the stream's order.",
     NO_FAILED_ATTEMPTS: "The run tries again by itself.",
@@ -62,7 +63,7 @@ def _advice(alert: Alert) -> str:
         return ""
     if alert.event == "check_failed":
         own = _CHECKS.get(alert.place.text.rpartition(", check ")[2], "")
-        return f"{own} More: docs/operations.md, Checks.".lstrip()
+        return f"{own} More: `cdc-pipeline docs operations checks`.".lstrip()
     if alert.event == "gap":
         is_dead = ["dead letters of rule" in line or "see dead_letters" in line for line in alert.lines]
         return " ".join([_RELEASE] * any(is_dead) + [_GAPS] * (alert.more > 0 or not all(is_dead)))

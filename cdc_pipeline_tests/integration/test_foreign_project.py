@@ -117,6 +117,7 @@ def test_a_project_of_someone_else(tmp_path: Path) -> None:
         asset["asset_key"] for asset in listed["assets"]
     }
 
+    assert "# Operations" in project.run("cdc-pipeline", "docs", "operations")
     assert "ok   source" in project.run("cdc-pipeline", "doctor", "orders", "--no-spark")
     project.run("dg", "launch", "--job", "orders_ingest")
     status = json.loads(project.run("cdc-pipeline", "status", "--name", "orders", "--json"))

@@ -10,6 +10,7 @@ from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.spark.session import SparkLakehouse
 
 BOOTSTRAP, LAKE, TOPIC = "CDC_KAFKA", "CDC_LAKE", "shop"
+FOLLOW_MINUTES = "CDC_FOLLOW_MINUTES"
 
 
 @dg.definitions
@@ -21,7 +22,7 @@ def defs() -> dg.Definitions:
         ),
         lake=os.environ.get(LAKE, "data/lake"),
         sensor=SensorSettings(running=True, interval_seconds=5),
-        follow=FollowSettings(enabled=True),
+        follow=FollowSettings(enabled=True, maximum_minutes=float(os.environ.get(FOLLOW_MINUTES, "30"))),
         spark_resource="spark",
     )
     spark = SparkLakehouse(driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "2g"))

@@ -206,13 +206,13 @@ def test_one_message_lists_all_tables() -> None:
     text = Message(alert).text
     assert text.splitlines()[:2] == ["shop: gap opened (11), 2026-11-26 13:04 UTC", "• a.t0: reason"]
     assert "and 3 more" in text
-    assert "docs/operations.md, Gaps" in text
+    assert _GAPS in text
     ended = Message(_alerts(1, "ended")[0]).text
     assert ended.splitlines()[:2] == ["shop: gap closed, 2026-11-26 13:04 UTC", "• no longer: a.t0: reason"]
-    assert "docs/operations.md" not in ended
+    assert "cdc-pipeline docs" not in ended
 
 
-_RELEASE, _GAPS = "shop_release_dead_letters", "docs/operations.md, Gaps"
+_RELEASE, _GAPS = "shop_release_dead_letters", "`cdc-pipeline docs operations gaps`"
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ _RELEASE, _GAPS = "shop_release_dead_letters", "docs/operations.md, Gaps"
         ("gap", "a.b: a statement is not applied yet: see ddl_history at t/0@1", "no_gaps", _GAPS, _RELEASE),
         ("check_failed", "field_rules: x: 1", "field_rules", "Only a warning", "shop_rebuild"),
         ("check_failed", "keys_hold: a.b: x", "keys_hold", "shop_rebuild", _GAPS),
-        ("check_failed", "contract: x", "contract", "docs/operations.md, Checks", "shop_rebuild"),
+        ("check_failed", "contract: x", "contract", "cdc-pipeline docs operations checks", "shop_rebuild"),
     ],
 )
 def test_advice_fits_the_reason(event: str, line: str, check: str, named: str, not_named: str) -> None:

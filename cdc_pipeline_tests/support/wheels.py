@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "cdc_pipeline", "cdc_pipeline_tests")
+_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "cdc_pipeline", "cdc_pipeline_tests", "docs")
 
 
 def build_wheel(place: Path) -> Path:

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.mirrors.model.unqualified_names import qualified
+from cdc_pipeline.mirrors.model.unqualified_names import has_unqualified_names, qualified
 from cdc_pipeline.mysql.model.change_names import folded, with_names
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, DropDatabase, DropTable, NotSupported
 
@@ -137,9 +137,9 @@ class ObjectNames:
         for name in _created_names(event):
             self._later[name].pop(0)
         typed = list(event.changes)
-        if event.database == "":
+        if has_unqualified_names(typed):
             known = {*self._tables, *(self._rows.keys() - self._removed)}
-            typed = [change for unqualified in typed for change in qualified(unqualified, known)]
+            typed = qualified(typed, event.database, known)
         changes: list[SchemaChange] = []
         for change in typed:
             for meant in self._meant(change, event):

@@ -1,42 +1,60 @@
-"""Statements whose table has no database, neither in the statement nor in the message.
+"""Statements with names whose database neither the statement nor the message tells: that of the session.
 
-Canal sends DDL that its parser does not know as QUERY with empty names (canal-facts 42). If one database has a table of
-that name, the statement is about it. If several have one, each gets a gap.
+Canal sends DDL that its parser does not know as QUERY with empty names (canal-facts 42). Where a statement qualifies the
+table from which the encoder takes the message's `database`, the message does not show the session's (`CREATE TABLE a.t LIKE
+s`). The session's database is the only one that has tables of all these names; if several have, each gets a gap.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.model.change_names import with_names
-from cdc_pipeline.mysql.model.schema_changes import NotSupported
-from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.ddl.queried_columns import queried_tables
+from cdc_pipeline.mysql.model.change_names import unqualified_names, with_database
+from cdc_pipeline.mysql.model.schema_changes import CreateTableAsSelect, NotSupported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence, Set
 
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
+    from cdc_pipeline.mysql.model.table import TableName
 
 
-def qualified(change: SchemaChange, tables: Iterable[TableName]) -> list[SchemaChange]:
-    """The change with the database of its table. If several of `tables` match, a `NotSupported` for each."""
-    name = getattr(change, "name", None)
-    if not isinstance(name, TableName) or name.database:
-        return [change]
-    known = sorted(tables)
-    candidates = [other for other in known if other.table == name.table]
-    candidates = candidates or [other for other in known if other.table.lower() == name.table.lower()]
-    if len({candidate.database for candidate in candidates}) == 1:
-        return [_in_database(change, candidates[0].database)]
-    reason = f"neither the message nor the statement names the database of {name.table}: {change.description()}"
-    return [NotSupported(reason, candidate) for candidate in candidates] or [NotSupported(reason)]
+def qualified(changes: Sequence[SchemaChange], database: str, tables: Set[TableName]) -> list[SchemaChange]:
+    """The changes of a statement with the database of each name.
+
+    database: that of the message, may be empty. tables: those that exist. If several of them match a name, or a table would
+    be created in an unknown database, the changes become a `NotSupported` for each table that they may be about.
+    """
+    existing, created = _unqualified(changes)
+    if not existing and not created:
+        return list(changes)
+    candidates = {name: _namesakes(name, tables) for name in sorted(existing)}
+    known = [{table.database for table in found} for found in candidates.values() if found]
+    databases = set.intersection(*known) if known else {database} - {""}
+    if len(databases) == 1 and (existing or database):
+        return [with_database(change, *databases) for change in changes]
+    names = [name for change in changes for name in change.names().touched if name.database]
+    names += [table for name in sorted(existing | created) for table in _namesakes(name, tables)]
+    typed = ", ".join(name.table for name in sorted(existing | created))
+    description = "; ".join(change.description() for change in changes)
+    reason = f"neither the message nor the statement names the database of {typed}: {description}"
+    return [NotSupported(reason, name) for name in dict.fromkeys(names)] or [NotSupported(reason)]
 
 
-def _in_database(change: SchemaChange, database: str) -> SchemaChange:
-    """The change with `database` in every name that lacks one."""
+def has_unqualified_names(changes: Sequence[SchemaChange]) -> bool:
+    return any(_unqualified(changes))
 
-    def qualify(name: TableName) -> TableName:
-        return replace(name, database=name.database or database)
 
-    return with_names(change, qualify, qualify)
+def _unqualified(changes: Sequence[SchemaChange]) -> tuple[set[TableName], set[TableName]]:
+    existing, created = unqualified_names(changes)
+    for change in changes:
+        if isinstance(change, CreateTableAsSelect) and not change.database:
+            existing |= {name for name in queried_tables(change.query, "") if not name.database}
+    return existing, created
+
+
+def _namesakes(name: TableName, tables: Iterable[TableName]) -> list[TableName]:
+    """The tables of this name in any database, spelled the same if there are such."""
+    found = sorted(table for table in tables if table.table.lower() == name.table.lower())
+    return [table for table in found if table.table == name.table] or found

@@ -180,14 +180,13 @@ class TablePlanner:
 
     def rename(self, old: TableName, new: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Renames the mirror, or refuses if one of the new name exists."""
-        found = self._rename_source(old)
-        if found is None:
+        if not self._draft.exists(old):
             record_effect(outcome, f"{old} has no mirror yet; its rows will arrive as {new}")
             return
-        self._draft.flush_rows(found)
+        self._draft.flush_rows(old)
         self._draft.flush_rows(new)
-        state = self._draft.state(found)
-        assert state is not None  # `_rename_source` found it, or the rows flushed above created it
+        state = self._draft.state(old)
+        assert state is not None  # the rows flushed above created it
         target = self._draft.state(new)
         if target is not None and precedes_rows(event, target):
             # its rows arrived before the RENAME: they are replayed into the renamed mirror
@@ -195,18 +194,7 @@ class TablePlanner:
             self._draft.remove(new)
             target = None
         if target is not None:
-            refuse(self._draft, found, f"RENAME of {found} to {new}: {new} exists", event, outcome)
+            refuse(self._draft, old, f"RENAME of {old} to {new}: {new} exists", event, outcome)
             return
         renamed = self._draft.apply_name_rules(self._draft.rename(state, new))
-        record_effect(outcome, f"renamed {found} to {new}", renamed)
-
-    def _rename_source(self, name: TableName) -> TableName | None:
-        """The table that a RENAME renames; None if it has no mirror.
-
-        TiCDC's classic architecture can lose the database (ticdc-facts §4): then the only table of that name in any
-        database.
-        """
-        if self._draft.exists(name):
-            return name
-        same = [other for other in self._draft.names() if other.table.lower() == name.table.lower()]
-        return same[0] if len(same) == 1 else None
+        record_effect(outcome, f"renamed {old} to {new}", renamed)

@@ -57,7 +57,7 @@ _DEFINITIONS = (
 )
 
 
-def read_partition_clause(cursor: Cursor, database: str) -> Clause | None:
+def read_partition_clause(cursor: Cursor) -> Clause | None:
     """Reads a clause about partitions; returns None if none is next.
 
     Raises DdlSyntaxError for unknown words in a clause that removes or exchanges rows.
@@ -73,7 +73,7 @@ def read_partition_clause(cursor: Cursor, database: str) -> Clause | None:
         if_exists = cursor.accept("IF", "EXISTS")
         return DropPartition(_read_names(cursor), if_exists)
     if cursor.accept("EXCHANGE", "PARTITION"):
-        return _read_exchange(cursor, database)
+        return _read_exchange(cursor)
     if cursor.accept("FIRST", "PARTITION"):
         return FirstPartition(read_bound(cursor))
     start = cursor.position
@@ -86,10 +86,10 @@ def read_partition_clause(cursor: Cursor, database: str) -> Clause | None:
     return None
 
 
-def _read_exchange(cursor: Cursor, database: str) -> ExchangePartition:
+def _read_exchange(cursor: Cursor) -> ExchangePartition:
     name = read_partition_name(cursor)
     cursor.expect("WITH", "TABLE")
-    table = read_table_name(cursor, database)
+    table = read_table_name(cursor)
     if cursor.accept("WITHOUT", "VALIDATION"):
         return ExchangePartition(name, table, validated=False)
     cursor.accept("WITH", "VALIDATION")

@@ -45,7 +45,7 @@ _WITHOUT_EFFECT: tuple[tuple[str, ...], ...] = (
 )
 
 
-def read_alter_clauses(cursor: Cursor, database: str) -> tuple[Clause, ...]:
+def read_alter_clauses(cursor: Cursor) -> tuple[Clause, ...]:
     """Reads the clauses after ALTER TABLE name up to the end of the statement or a semicolon.
 
     An unknown clause becomes a NotSupportedClause up to the next comma. Raises DdlSyntaxError for unknown words inside a
@@ -55,7 +55,7 @@ def read_alter_clauses(cursor: Cursor, database: str) -> tuple[Clause, ...]:
     if cursor.at_end or cursor.at(";"):
         return ()
     while True:
-        clauses.extend(_read_clause(cursor, database))
+        clauses.extend(_read_clause(cursor))
         if cursor.accept(",") or _needs_no_comma(cursor):
             continue
         if cursor.at_end or cursor.at(";"):
@@ -73,9 +73,9 @@ def _needs_no_comma(cursor: Cursor) -> bool:
     return is_option
 
 
-def _read_clause(cursor: Cursor, database: str) -> tuple[Clause, ...]:
+def _read_clause(cursor: Cursor) -> tuple[Clause, ...]:
     start = cursor.position
-    partition_clause = read_partition_clause(cursor, database)
+    partition_clause = read_partition_clause(cursor)
     if partition_clause is not None:
         return (partition_clause,)
     if cursor.accept("ADD"):
@@ -88,7 +88,7 @@ def _read_clause(cursor: Cursor, database: str) -> tuple[Clause, ...]:
     if cursor.accept("MODIFY"):
         return _read_change(cursor, None, if_exists=_accept_column_if_exists(cursor))
     if cursor.accept("RENAME"):
-        return (_read_rename(cursor, database),)
+        return (_read_rename(cursor),)
     if cursor.accept("ALTER"):
         return (_read_alter(cursor, start),)
     if cursor.accept("CONVERT", "TO"):
@@ -171,7 +171,7 @@ def _read_position(cursor: Cursor) -> ColumnPosition | None:
     return ColumnPosition(cursor.read_name("a column name")) if cursor.accept("AFTER") else None
 
 
-def _read_rename(cursor: Cursor, database: str) -> Clause:
+def _read_rename(cursor: Cursor) -> Clause:
     if cursor.accept("COLUMN"):
         if_exists = cursor.at("IF", "EXISTS")
         name, new_name = _read_names(cursor, "a column name")
@@ -180,7 +180,7 @@ def _read_rename(cursor: Cursor, database: str) -> Clause:
         name, new_name = _read_names(cursor, "an index name")
         return RenameIndex(name, new_name)
     cursor.accept_any("TO", "AS", "=")
-    return RenameTo(read_table_name(cursor, database))
+    return RenameTo(read_table_name(cursor))
 
 
 def _read_names(cursor: Cursor, what: str) -> tuple[str, str]:

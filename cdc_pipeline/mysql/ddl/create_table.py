@@ -26,16 +26,16 @@ _QUERY_WORDS = ("SELECT", "WITH", "TABLE", "VALUES", "AS", "IGNORE", "REPLACE")
 
 
 def read_create_table(
-    cursor: Cursor, name: TableName, database: str, *, if_not_exists: bool
+    cursor: Cursor, name: TableName, *, if_not_exists: bool
 ) -> CreateTable | CreateTableLike | CreateTableAsSelect:
     """Reads the definition after CREATE TABLE `name`. The caller checks that the statement ends there.
 
     Raises DdlSyntaxError for unknown words and SchemaConflictError for a contradictory definition.
     """
     if cursor.accept("LIKE"):
-        return CreateTableLike(name, read_table_name(cursor, database), if_not_exists)
+        return CreateTableLike(name, read_table_name(cursor), if_not_exists)
     if cursor.accept("(", "LIKE"):
-        source = read_table_name(cursor, database)
+        source = read_table_name(cursor)
         cursor.expect(")")
         return CreateTableLike(name, source, if_not_exists)
     clauses: tuple[Clause, ...] = ()
@@ -50,7 +50,7 @@ def read_create_table(
         others = tuple(clause for clause in clauses if not isinstance(clause, AddColumn))
         charset, collation = named_charset(options), named_collation(options)
         query = _read_query(cursor)
-        return CreateTableAsSelect(name, columns, others, charset, query, database, if_not_exists, collation)
+        return CreateTableAsSelect(name, columns, others, charset, query, "", if_not_exists, collation)
     if not clauses:
         raise cursor.error("columns or a query expected")
     empty = TableSchema((), charset=named_charset(options), collation=named_collation(options))

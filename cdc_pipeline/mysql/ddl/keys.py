@@ -29,10 +29,10 @@ _OPTIONS = frozenset(
 )
 
 
-def read_table_name(cursor: Cursor, database: str) -> TableName:
-    """Reads a table name. An unqualified one gets `database`."""
+def read_table_name(cursor: Cursor) -> TableName:
+    """Reads a table name. The database of an unqualified one is empty."""
     parts = read_dotted_name(cursor)
-    return TableName(parts[0], parts[1]) if len(parts) == 2 else TableName(database, parts[0])
+    return TableName(parts[0], parts[1]) if len(parts) == 2 else TableName("", parts[0])
 
 
 def read_key(cursor: Cursor) -> Clause | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.alter_table import drop_index_clause, read_alter_clauses
 from cdc_pipeline.mysql.ddl.create_table import read_create_table
 from cdc_pipeline.mysql.ddl.keys import accept_index_type, read_key_parts, read_table_name
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind, Quoting
+from cdc_pipeline.mysql.model.change_names import with_database
 from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.schema_changes import (
     AddIndex,
@@ -60,9 +62,10 @@ def parse_ddl(
 ) -> tuple[SchemaChange, ...]:
     """The changes of a statement in their order. Never raises.
 
-    `database`: for unqualified names; may be in backquotes, as Canal sends it. `table`: the table of the message, for
-    statements that name their table by a job number or cannot be parsed up to its name. A statement that cannot be parsed
-    to its end becomes one NotSupported. Its reason names the words at which the parser stopped.
+    `database`: that of the message, for unqualified names; may be in backquotes, as Canal sends it. If the statement itself
+    qualifies the name from which the encoder takes it, unqualified names keep an empty one. `table`: the table of the
+    message, for statements that name their table by a job number or cannot be parsed up to its name. A statement that
+    cannot be parsed to its end becomes one NotSupported. Its reason names the words at which the parser stopped.
 
     `quotings`: those that the statement may have, at least one. If it can be parsed in several and they differ, it becomes
     a NotSupported.
@@ -97,16 +100,29 @@ class _Statement:
     def changes(self, sql: str, quoting: Quoting) -> tuple[SchemaChange, ...]:
         """The changes of the statement; one NotSupported if it cannot be parsed. Never raises."""
         try:
-            return self.read(Cursor(sql, quoting))
+            changes = self.read(Cursor(sql, quoting))
+            return changes if self._has_other_database(changes) else self._in_database(changes)
         except ValueError as error:  # DdlSyntaxError, SchemaConflictError
             reason = str(error)
         except Exception as error:  # a statement must not fail other tables
             reason = f"cannot be read: {type(error).__name__}: {shortened(str(error))}"
         return (self.not_supported(reason),)
 
-    def not_supported(self, reason: str) -> NotSupported:
-        table = TableName(self.database, self._message_table) if self._message_table else None
-        return NotSupported(reason, self.table or table, creates=self.creates)
+    def not_supported(self, reason: str) -> SchemaChange:
+        table = self.table or (TableName("", self._message_table) if self._message_table else None)
+        return with_database(NotSupported(reason, table, creates=self.creates), self.database)
+
+    def _has_other_database(self, changes: Sequence[SchemaChange]) -> bool:
+        """Whether the message's database is that of a qualified name. Otherwise it is the session's."""
+        renamed = [new for change in changes for _, new in change.names().renamed]
+        touched = [name for change in changes for name in change.names().touched]
+        same = [name for name in touched if name.table.lower() == self._message_table.lower()]
+        # a message about a rename has the new name
+        named = next(iter([*renamed, *same]), self.table)
+        return named is not None and named.database != ""
+
+    def _in_database(self, changes: Sequence[SchemaChange]) -> tuple[SchemaChange, ...]:
+        return tuple(with_database(change, self.database) for change in changes)
 
     def read(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
         while cursor.accept(";"):
@@ -146,7 +162,7 @@ class _Statement:
         return (NoTableEffect(verb),)
 
     def _read_name(self, cursor: Cursor) -> TableName:
-        name = read_table_name(cursor, self.database)
+        name = read_table_name(cursor)
         if self.table is None:
             self.table = name
         return name
@@ -162,7 +178,7 @@ class _Statement:
             if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
             name = self._read_name(cursor)
             self.creates = True
-            created = read_create_table(cursor, name, self.database, if_not_exists=if_not_exists)
+            created = read_create_table(cursor, name, if_not_exists=if_not_exists)
             return (DropTable(name, if_exists=True), created) if replaces else (created,)
         if cursor.accept_any("DATABASE", "SCHEMA"):
             # MariaDB's OR REPLACE first drops the database with its tables
@@ -218,7 +234,9 @@ class _Statement:
             name = self._read_name(cursor)
             if cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO"):
                 raise cursor.error("FLASHBACK TABLE to a point in time: no message contains the restored rows")
-            return RecoverTable(name, read_table_name(cursor, name.database) if cursor.accept("TO") else None)
+            if not cursor.accept("TO"):
+                return RecoverTable(name)
+            return RecoverTable(name, replace(name, table=cursor.read_name("a table name")))
         if cursor.accept_any("DATABASE", "SCHEMA"):
             database = cursor.read_name("a database name")
             if not (cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO")):
@@ -243,7 +261,7 @@ class _Statement:
         cursor.accept("IF", "EXISTS")
         name = self._read_name(cursor)
         _accept_wait(cursor)
-        return (AlterTable(name, read_alter_clauses(cursor, self.database)),)
+        return (AlterTable(name, read_alter_clauses(cursor)),)
 
     def _read_drop(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
         if cursor.at("TEMPORARY") or cursor.at("GLOBAL", "TEMPORARY"):
@@ -282,7 +300,7 @@ class _Statement:
             name = self._read_name(cursor)
             _accept_wait(cursor)
             cursor.expect("TO")
-            pairs.append(RenameTable(name, read_table_name(cursor, self.database)))
+            pairs.append(RenameTable(name, read_table_name(cursor)))
             if not cursor.accept(","):
                 return tuple(pairs)
 

@@ -21,7 +21,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _CREATED = frozenset(
     (
@@ -57,6 +57,37 @@ def _with_names(
         for field, name in names.items()
     }
     return value if found == names else replace(value, **found)
+
+
+def unqualified_names(changes: Iterable[SchemaChange]) -> tuple[set[TableName], set[TableName]]:
+    """The names without database of a statement's changes: (of tables that exist before it, of those that it creates)."""
+    before, after = set[TableName](), set[TableName]()
+
+    def existing(name: TableName) -> TableName:
+        if not name.database and name not in after:
+            before.add(name)
+        return name
+
+    def created(name: TableName) -> TableName:
+        if not name.database:
+            after.add(name)
+        return name
+
+    for change in changes:
+        with_names(change, existing, created)
+    return before, after
+
+
+def with_database(change: SchemaChange, database: str) -> SchemaChange:
+    """The change with this database in every name that lacks one."""
+
+    def qualify(name: TableName) -> TableName:
+        return replace(name, database=name.database or database)
+
+    named = with_names(change, qualify, qualify)
+    if isinstance(named, CreateTableAsSelect):
+        return replace(named, database=named.database or database)
+    return named
 
 
 def with_message_names(change: SchemaChange, database: str, table: str) -> SchemaChange:

@@ -108,7 +108,7 @@ def test_each_own_table_is_refused_alone_and_its_restore_can_be_undone(stream: S
         assert tree(home) == before
         message = str(caught.value.description)
         assert message.startswith(f"{name} was restored to an earlier version (RESTORE): the content of version ")
-        assert f"or replace {home} by a copy (docs/operations.md, Restore the lake)" in message
+        assert f"or replace {home} by a copy (`cdc-pipeline docs operations restore`)" in message
         if name == "raw_topic_snapshot":
             # version 0 has no format
             with pytest.raises(RestoredTableError):

@@ -66,3 +66,57 @@ def test_a_table_name_in_two_databases_is_a_gap_on_each() -> None:
         assert state is not None
         assert state.schema.column_names == ("id", "w")
         assert {gap.kind for gap in state.gaps} == {GapKind.DDL_NOT_APPLIED}
+
+
+def test_a_table_created_in_an_unknown_database_is_not_the_known_one() -> None:
+    """The known table still exists, so the statement is about another database, or the stream lacks a DROP: a gap."""
+    draft = _planned([(CREATED, "db"), ("CREATE TABLE old_t (k INT PRIMARY KEY)", "")])
+    state = draft.state(OLD)
+    assert state is not None
+    assert state.schema.column_names == ("id", "w")
+    assert [gap.kind for gap in state.gaps] == [GapKind.DDL_NOT_APPLIED]
+
+
+def _names(*statements: tuple[str, str]) -> list[list[str]]:
+    """For each statement the text of its changes, after the tables `db.old_t` and `db.src`."""
+    known = {OLD, TableName("db", "src")}
+    events = [_event(place, sql, database) for place, (sql, database) in enumerate(statements, 1)]
+    resolved = ObjectNames(known).resolved(events)
+    return [[change.description() for change in event.changes] for event in resolved]
+
+
+def test_a_qualified_name_gives_the_database_of_the_message_so_others_are_of_the_session() -> None:
+    """The encoder takes the message's database from `other.n`; `src` and `old_t` are in the session's."""
+    assert _names(
+        ("CREATE TABLE other.n LIKE src", "other"),
+        ("ALTER TABLE old_t RENAME TO other.old_t", "other"),
+        ("CREATE TABLE other.q AS SELECT * FROM src", "other"),
+        ("RENAME TABLE db.src TO other.src, other.old_t TO kept", "other"),
+    ) == [
+        ["CreateTableLike other.n like db.src"],
+        ["AlterTable db.old_t: RenameTo other.old_t"],
+        ["CreateTableAsSelect other.q as SELECT * FROM src"],
+        ["RenameTable db.src to other.src", "RenameTable other.old_t to other.kept"],
+    ]
+
+
+def test_an_unqualified_name_of_several_databases_is_a_gap() -> None:
+    draft = _planned(
+        [(CREATED, "db"), (CREATED, "other"), ("ALTER TABLE third.t EXCHANGE PARTITION p WITH TABLE old_t", "third")]
+    )
+    for name in (OLD, TableName("other", "old_t")):
+        state = draft.state(name)
+        assert state is not None
+        assert [gap.kind for gap in state.gaps] == [GapKind.DDL_NOT_APPLIED]
+
+
+def test_names_of_one_statement_are_of_one_database() -> None:
+    """Only `db` has both tables. A name that the statement itself created before is no evidence."""
+    known = (OLD, TableName("db", "src"), TableName("other", "src"))
+    swapped = "RENAME TABLE old_t TO tmp, src TO old_t, tmp TO src"
+    (event,) = ObjectNames(known).resolved([_event(1, swapped, "")])
+    assert [change.description() for change in event.changes] == [
+        "RenameTable db.old_t to db.tmp",
+        "RenameTable db.src to db.old_t",
+        "RenameTable db.tmp to db.src",
+    ]

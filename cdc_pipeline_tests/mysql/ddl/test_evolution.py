@@ -104,7 +104,7 @@ _LEFT_OVER: dict[str, set[str]] = {
 
 def _placed(change: Any, database: str, true_database: str) -> Any:
     """The change on the statement's own table, if its message names another database."""
-    if isinstance(change, AlterTable) and change.name.database == database:
+    if isinstance(change, AlterTable) and change.name.database in ("", database):
         return replace(change, name=TableName(true_database, change.name.table))
     return change
 
