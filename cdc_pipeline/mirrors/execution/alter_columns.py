@@ -97,13 +97,13 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     kept = [origin for origin in step.origins if origin.before is not None]
     has_datetime = _has_datetime(step)
     features = dict(NTZ_FEATURE) if has_datetime else {}
-    rewrites = any(_needs_rewrite_here(origin, step, context.time_zone) for origin in kept)
-    mapped = needs_mapping(step.state.spark_schema().names) or (not rewrites and _loses_names(step, kept))
-    if first := missing_features(table, mapped=mapped, ntz=rewrites and has_datetime):
+    rewritten = [origin for origin in kept if _needs_rewrite_here(origin, step, context.time_zone)]
+    mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
+    if first := missing_features(table, mapped=mapped, ntz=bool(rewritten) and has_datetime):
         commit_metadata(spark, path, commits(_BEFORE_ROWS), properties=first)
         table = table_state(spark, path)
         assert table is not None
-    if rewrites:
+    if rewritten:
         _rewrite_rows(context, step)
         schema = None
     else:
@@ -113,7 +113,7 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     row_gaps = row_gaps_after_alter(table, _names_after(step, kept))
     properties = {**step.state.properties(), **features, **row_gaps}
     commit_metadata(spark, path, commits(_METADATA), schema=schema, properties=properties)
-    backfill_columns(context, step)
+    backfill_columns(context, step, {origin.after.name for origin in rewritten})
     if computed := _recomputed_columns(step, context.time_zone):
         recompute_columns(spark, path, step.state, computed, commits(commits.last - 1))
 

@@ -22,6 +22,8 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from pyspark.sql import Column
 
     from cdc_pipeline.lake.delta import Commit
@@ -36,20 +38,18 @@ _FIRST = 4
 """The first part of the step that backfills columns."""
 
 
-def backfill_columns(context: StepContext, step: ChangeColumns) -> None:
+def backfill_columns(context: StepContext, step: ChangeColumns, rewritten: Set[str]) -> None:
     """Fills added and generated columns, with one commit for all columns that depend on no unfilled one.
 
-    Generated columns that read a masked column are not computed.
+    `rewritten`: the columns whose values the step has converted. Generated columns that read a masked column are not
+    computed.
     """
     commits = context.commits
     gaps: list[Gap] = []
     values = _defaults(step, context.time_zone, gaps)
     nulls = {name for name, mask in step.state.masks if mask == NULL}
-    remaining = [
-        origin.after
-        for origin in step.origins
-        if _is_recomputed(origin.before, origin.after) and origin.after.name not in nulls
-    ]
+    recomputed = _recomputed_columns(step, rewritten)
+    remaining = [column for column in step.state.schema.columns if column.name in recomputed - nulls]
     part = 0
     while values or remaining:
         unfilled = {column.name for column in remaining} | set(values)
@@ -68,7 +68,19 @@ def backfill_columns(context: StepContext, step: ChangeColumns) -> None:
     context.add_gaps(gaps, commits.for_gaps(commits.last))
 
 
-def _is_recomputed(before: UpstreamColumn | None, after: UpstreamColumn) -> bool:
+def _recomputed_columns(step: ChangeColumns, rewritten: Set[str]) -> set[str]:
+    """The generated columns with other values after the step: redefined ones, and those that read changed columns."""
+    generated = [column for column in step.state.schema.columns if column.generated is not None]
+    found = {origin.after.name for origin in step.origins if _is_redefined(origin.before, origin.after)}
+    while True:
+        changed = rewritten | found
+        more = {column.name for column in generated if _read_columns(column, step) & changed} - found
+        if not more:
+            return found
+        found |= more
+
+
+def _is_redefined(before: UpstreamColumn | None, after: UpstreamColumn) -> bool:
     if after.generated is None:
         return False
     return before is None or (before.expression, before.type) != (after.expression, after.type)

@@ -13,7 +13,7 @@ from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateM
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
-from cdc_pipeline.mysql.ddl.origins import column_origins
+from cdc_pipeline.mysql.ddl.origins import column_origins, moves_values
 from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, replace_type_gaps
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, rows_below, rows_of_partitions
 from cdc_pipeline.mysql.model.schema_changes import (
@@ -78,7 +78,8 @@ class AlterPlanner:
             refuse(self._draft, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
             return
         changed = replace(base, schema=schema)
-        if row_shape(schema) != row_shape(state.schema) or base is not state:
+        moves = moves_values(base.schema, clauses)
+        if moves or row_shape(schema) != row_shape(state.schema) or base is not state:
             self._draft.flush_rows(name)
             current = self._draft.state(name)
             assert current is not None

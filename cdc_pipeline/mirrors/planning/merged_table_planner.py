@@ -32,10 +32,12 @@ from cdc_pipeline.mirrors.planning.alter_planner import (
     with_renamed_gaps,
 )
 from cdc_pipeline.mirrors.planning.merged_columns import added_again, empty_column, moved_columns, unsure_values
+from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
 from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
+from cdc_pipeline.mysql.ddl.origins import moves_values
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -131,7 +133,7 @@ class MergedTablePlanner:
                 before = replace(state, gaps=without_kinds(state.gaps, GapKind.UNSEEN_TABLES))
             effect = f"defined {name} and replayed the rows that had arrived before"
         elif known is not None and change.if_not_exists:
-            if not known.inferred or _folded_names(known.schema) != _folded_names(source.schema):
+            if not known.inferred or not fits_messages(source.schema, known.schema):
                 outcome.effects.append(f"{name} exists already")
                 return
             source = replace(source, since=known.since)
@@ -217,7 +219,7 @@ class MergedTablePlanner:
             reason = f"ALTER TABLE does not fit the known columns of {source.name}: {error}"
             refuse(self._draft, mirror, reason, event, outcome)
             return
-        if schema == source.schema:
+        if schema == source.schema and not moves_values(source.schema, clauses):
             if clauses and not outcome.effects:
                 outcome.effects.append(f"{source.name}: changes neither columns nor rows")
             return
@@ -323,7 +325,3 @@ class MergedTablePlanner:
         target = with_renamed_gaps(target, names_after([*dropped, *recomputed], ()))
         changed = with_conversion_gaps(target, current, origins, self._draft.time_zone)
         return self._draft.change_columns(current, changed, origins, event.commit_ms, kept)
-
-
-def _folded_names(schema: TableSchema) -> set[str]:
-    return {name.casefold() for name in schema.column_names}

@@ -9,6 +9,7 @@ from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, TruncateMirror
+from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import altered
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
     from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
     from cdc_pipeline.mysql.model.table import TableName
+
+_OF_DEFINITION = frozenset(
+    (GapKind.UNSEEN_START, GapKind.UNDECLARED_COLUMN, GapKind.CONTRADICTORY_TYPES, GapKind.DDL_NOT_APPLIED)
+)
+"""The gaps of a table that a table made LIKE it shares, beside those of its types."""
 
 
 class TablePlanner:
@@ -85,12 +91,11 @@ class TablePlanner:
     def _learn_definition(self, name: TableName, schema: TableSchema, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Takes the definition from CREATE TABLE IF NOT EXISTS of an existing table.
 
-        The statement changes nothing upstream. It helps if the columns were inferred from rows and are the same.
+        The statement changes nothing upstream. It helps if the schema was inferred from rows and may be this one.
         """
         state = self._draft.state(name)
         assert state is not None
-        columns = {column.casefold() for column in schema.column_names}
-        if not state.inferred or columns != {column.casefold() for column in state.schema.column_names}:
+        if not state.inferred or not fits_messages(schema, state.schema):
             outcome.effects.append(f"{name} exists already")
             return
         gaps = replace_type_gaps(state.gaps, schema.columns)
@@ -114,8 +119,13 @@ class TablePlanner:
             reason = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
             self.refuse_table(NotSupported(reason, change.name, creates=True), event, outcome)
             return
-        created = CreateTable(change.name, source.schema, change.if_not_exists)
-        self.create(created, event, outcome)
+        gaps = tuple(gap for gap in source.gaps if gap.kind in _OF_DEFINITION)
+        existed = self._draft.exists(change.name)
+        self.create(CreateTable(change.name, source.schema, change.if_not_exists, gaps), event, outcome)
+        created = self._draft.state(change.name)
+        if source.inferred and created is not None and not (existed and change.if_not_exists):
+            # its rows correct the copied definition, as those of the source do
+            self._draft.record_state(replace(created, inferred=True))
 
     def create_as_select(self, change: CreateTableAsSelect, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Creates the table of CREATE TABLE … SELECT, with a gap: upstream sends either the rows or, as here, the query."""

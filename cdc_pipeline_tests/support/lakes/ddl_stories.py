@@ -43,6 +43,7 @@ def _precise(step: int, time: str, number: str, kind: str = "INSERT") -> tuple[s
 
 
 _GEN = {"id": "int", "a": "int", "j": "json"}
+_LATE = {"id": "bigint", "v": "varchar"}
 _DAYS = {"id": "int", "d": "datetime"}
 _BY_RANGE = (
     " PARTITION BY RANGE (`id`) (PARTITION `p0` VALUES LESS THAN (10),PARTITION `p1` VALUES LESS THA"
@@ -157,7 +158,61 @@ STORIES: dict[str, DdlStory] = {
         ],
         [change("ALTER TABLE added ADD COLUMN e INT DEFAULT (id * 2), ADD COLUMN day DATE DEFAULT (CURRENT_DATE)", 20)]
         + [change("ALTER TABLE added MODIFY g INT AS (n * 10) STORED", 21)],
-        {"db.added": Table(("id", "n", "g", "m", "h", "e", "day"), [("3", "7", "70", "5", "g12", "6", "2026-11-21")])},
+        {"db.added": Table(("id", "n", "g", "m", "h", "e", "day"), [("3", "7", "70", "5", "g70", "6", "2026-11-21")])},
+    ),
+    "an_outdated_definition_that_comes_late": DdlStory(
+        [of("INSERT", "outdated", 2, {"id": "1", "v": "a"}, _LATE)],
+        [
+            change("CREATE TABLE IF NOT EXISTS outdated (id INT PRIMARY KEY, v VARCHAR(20))", 20),
+            of("INSERT", "outdated", 21, {"id": "3000000000", "v": "c"}, _LATE),
+        ],
+        {"db.outdated": Table(ID_V, [("1", "a"), ("3000000000", "c")], gaps=True)},
+    ),
+    "a_table_like_one_whose_create_was_never_seen": DdlStory(
+        [put("model", 2, "1", "a")],
+        [
+            change("CREATE TABLE copied LIKE model", 20),
+            of("INSERT", "copied", 21, {"id": "3000000000", "v": "c"}, _LATE),
+        ],
+        {
+            "db.model": Table(ID_V, [("1", "a")], gaps=True),
+            "db.copied": Table(ID_V, [("3000000000", "c")], gaps=True),
+        },
+    ),
+    "columns_of_the_same_names_with_other_values": DdlStory(
+        [
+            create("again", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, n INT, m INT)"),
+            wide("INSERT", "again", 2, {"id": "1", "n": "7", "m": "8"}),
+            create("swapped", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, n INT, m INT)"),
+            wide("INSERT", "swapped", 2, {"id": "1", "n": "7", "m": "8"}),
+            change("ALTER TABLE again DROP COLUMN m, ADD COLUMN m INT DEFAULT 5", 3),
+        ],
+        [
+            change("ALTER TABLE again DROP COLUMN n, DROP COLUMN m, ADD COLUMN n INT AFTER id, ADD COLUMN m INT", 20),
+            change("ALTER TABLE swapped CHANGE n m INT AFTER m, CHANGE m n INT AFTER id", 20),
+            wide("INSERT", "again", 21, {"id": "2", "n": "1", "m": "2"}),
+            wide("INSERT", "swapped", 21, {"id": "2", "n": "1", "m": "2"}),
+        ],
+        {
+            "db.again": Table(("id", "n", "m"), [("1", None, None), ("2", "1", "2")]),
+            "db.swapped": Table(("id", "n", "m"), [("1", "8", "7"), ("2", "1", "2")]),
+        },
+    ),
+    "a_generated_column_follows_the_column_it_reads": DdlStory(
+        [
+            create(
+                "follows", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, d DECIMAL(6,3), g DECIMAL(8,3) AS (d * 2) STORED)"
+            ),
+            of(
+                "INSERT",
+                "follows",
+                2,
+                {"id": "1", "d": "1.255", "g": "2.510"},
+                {"id": "int", "d": "decimal", "g": "decimal"},
+            ),
+        ],
+        [change("ALTER TABLE follows MODIFY d DECIMAL(6,2)", 20)],
+        {"db.follows": Table(("id", "d", "g"), [("1", "1.26", "2.520")])},
     ),
     "a_dropped_table_comes_back": DdlStory(
         [create("back", 1), put("back", 2, "1", "a"), change("DROP TABLE back", 3)]
@@ -279,10 +334,10 @@ STORIES: dict[str, DdlStory] = {
         {"db.heal": Table(ID_V, [("2", "b")])},
     ),
     "a_definition_that_comes_late": DdlStory(
-        [put("late", 2, "1", "a"), put("late", 2, "2", None)],
+        [of("INSERT", "late", 2, {"id": key, "v": value}, _LATE) for key, value in (("1", "a"), ("2", None))],
         [
             change("CREATE TABLE IF NOT EXISTS late (id BIGINT PRIMARY KEY, v VARCHAR(20))", 20),
-            put("late", 21, "3000000000", "c"),
+            of("INSERT", "late", 21, {"id": "3000000000", "v": "c"}, _LATE),
         ],
         {"db.late": Table(ID_V, [("1", "a"), ("2", None), ("3000000000", "c")], gaps=True)},
     ),
