@@ -36,6 +36,18 @@ class AssetEvents:
     def convert(self, result: StageResult) -> AssetEvent:
         return self._evaluation(result) if isinstance(result, dg.AssetCheckResult) else self.materialization(result)
 
+    def report(self, context: dg.OpExecutionContext, result: StageResult) -> None:
+        """Stores the event in the log of the run at once.
+
+        For a step that reports without end: Dagster keeps every event that a step yields until the step ends, about 300 KB
+        per batch and table.
+        """
+        step, event = context.get_step_execution_context(), self.convert(result)
+        if isinstance(event, dg.AssetMaterialization):
+            dg.DagsterEvent.asset_materialization(step, event)
+        else:
+            dg.DagsterEvent.asset_check_evaluation(step, event)
+
     def failed_blocking_checks(self, results: Iterable[StageResult]) -> list[str]:
         """Names of the checks after which Dagster would not run downstream steps."""
         checks = (result for result in results if isinstance(result, dg.AssetCheckResult) and not result.passed)

@@ -1,9 +1,8 @@
 """The job `<pipeline>_follow`: ingests batch after batch in one Spark session."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 
@@ -37,10 +36,10 @@ def follow_job(
         required_resource_keys={pipeline.spark_resource},
         out=dg.Out(dg.Nothing),
     )
-    def follow_source(context: dg.OpExecutionContext) -> Iterator[Any]:
+    def follow_source(context: dg.OpExecutionContext) -> dg.Output[None]:
         events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking)
         follower = Follower(context, pipeline, events, freshness, limits, LoadedCode(declaration))
-        yield from follower.follow()
-        yield dg.Output(None, metadata={"batches": follower.batches, "end": follower.end})
+        follower.follow()
+        return dg.Output(None, metadata={"batches": follower.batches, "end": follower.end})
 
     return one_step_job(pipeline, "follow", _DESCRIPTION, follow_source, pipeline.tags_of_run(limits.maximum_seconds))

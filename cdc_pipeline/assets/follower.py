@@ -23,10 +23,10 @@ from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import NewRecords, RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from cdc_pipeline.assets.asset_events import AssetEvent, AssetEvents, StageResult
+    from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
     from cdc_pipeline.assets.code_version import LoadedCode
     from cdc_pipeline.checks.freshness import FreshnessLimits
     from cdc_pipeline.pipeline import Pipeline
@@ -75,8 +75,8 @@ class Follower:
     _waiting: tuple[str, float] | None = None
     """The start of the records that wait for `minimum_records`, and since when."""
 
-    def follow(self) -> Iterator[AssetEvent]:
-        """Yields the events of all batches. Raises `dg.Failure` for an error that needs someone to act."""
+    def follow(self) -> None:
+        """Runs and reports batches until a reason to end. Raises `dg.Failure` for an error that needs someone to act."""
         # The first batch needs no new records, and no reason to end comes before it: an earlier run may have ended between
         # its stages, and the sensor takes the success of this one for the end of that work.
         is_due, attempts = True, 0
@@ -86,7 +86,7 @@ class Follower:
             try:
                 is_due = is_due or self._has_new_records()
                 if is_due:
-                    yield from self._batch()
+                    self._batch()
                     is_due, attempts, self._newest_news = False, 0, time.monotonic()
             except dg.RetryRequested as error:
                 is_due, attempts = True, attempts + 1
@@ -96,30 +96,30 @@ class Follower:
                 pause = min(_FIRST_RETRY_SECONDS * 2 ** (attempts - 1), _LONGEST_RETRY_SECONDS)
                 failure = f"attempt {attempts} failed, the next one follows in {pause:.0f} s: {failure}"
                 self.context.log.warning(failure)
-                yield self.events.convert(attempt_result(table_key(self.pipeline.name, CUTS), failure, attempts))
+                self.events.report(self.context, attempt_result(table_key(self.pipeline.name, CUTS), failure, attempts))
             time.sleep(pause)
         self.end = end
         self.context.log.info(f"ends after {self.batches} batches: {end}")
 
-    def _batch(self) -> Iterator[AssetEvent]:
+    def _batch(self) -> None:
         """One pass through all stages. A failed blocking check ends the run before the next stage."""
         run = RunContext(self.context.run.run_id, self.context.log.info)
         with open_lake(self.context, self.pipeline) as lake:
             with deferred_interrupts():
                 intake, ingested = ingest_results(self.pipeline, lake, run)
             self._positions = dict(intake.positions) or None
-            yield from self._report(ingested)
+            self._report(ingested)
             with deferred_interrupts():
                 decoded = decode_results(self.pipeline, lake, run.report, self._recent, intake.notes)
-            yield from self._report(decoded)
+            self._report(decoded)
             with deferred_interrupts():
                 cut = cut_results(self.pipeline, lake, run, self.context.instance, self.freshness, self._recent)
-            yield from self._report(cut)
+            self._report(cut)
         self.batches += 1
 
-    def _report(self, results: Sequence[StageResult]) -> Iterator[AssetEvent]:
+    def _report(self, results: Sequence[StageResult]) -> None:
         for result in results:
-            yield self.events.convert(result)
+            self.events.report(self.context, result)
         if failed := self.events.failed_blocking_checks(results):
             raise dg.Failure(
                 f"blocking checks failed: {', '.join(failed)}. The stages after them were not run", allow_retries=False

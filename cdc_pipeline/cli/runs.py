@@ -23,13 +23,14 @@ from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
 from cdc_pipeline.pipeline import PIPELINE_TAG
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dagster_shared.error import SerializableErrorInfo
 
     from cdc_pipeline.cli.declared import DeclaredPipeline
 
 _OWN_ERROR = re.compile(r"\Acdc_pipeline\.errors\.\w+: ")
+_MOST_EVALUATIONS = 1000
 _SKIPPED_STEP = "Dependencies for step "
 """Dagster's message about steps after a failed one."""
 
@@ -38,6 +39,8 @@ _SKIPPED_STEP = "Dependencies for step "
 class FinishedRun:
     result: dg.ExecuteInProcessResult
     step_seconds: Mapping[str, float]
+    checks: Sequence[dg.AssetCheckEvaluation]
+    """The newest evaluations, the newest one first."""
 
     @property
     def was_interrupted(self) -> bool:
@@ -66,7 +69,7 @@ class FinishedRun:
     @property
     def warnings(self) -> list[str]:
         """One line per failed check, of its newest evaluation."""
-        newest = {check.check_name: check for check in self.result.get_asset_check_evaluations()}
+        newest = {check.check_name: check for check in reversed(self.checks)}
         lines = []
         for name, check in newest.items():
             if not check.passed:
@@ -127,12 +130,20 @@ def run_job(declared: DeclaredPipeline, job: str, config: Mapping[str, Any] | No
             tags={PIPELINE_TAG: f"{declared.component.name} by cdc-pipeline"},
         )
         steps = instance.get_run_step_stats(result.run_id)
+        # not from the result, which lacks what a run that follows reports
+        evaluations = instance.get_records_for_run(
+            result.run_id,
+            of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION,
+            limit=_MOST_EVALUATIONS,
+            ascending=False,
+        )
     seconds = {
         step.step_key.split("__")[-1]: step.end_time - step.start_time
         for step in steps
         if step.start_time is not None and step.end_time is not None
     }
-    return FinishedRun(result, seconds)
+    events = [record.event_log_entry.dagster_event for record in evaluations.records]
+    return FinishedRun(result, seconds, [event.asset_check_evaluation_data for event in events if event is not None])
 
 
 def active_tasks() -> tuple[int, int]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from cdc_pipeline.assets.asset_events import StageResult
+
 _CUTS = dg.AssetKey(["p", "consistent_cuts"])
 _BALANCE = dg.AssetCheckSpec("balance", asset=dg.AssetKey(["p", "change_log"]), blocking=True)
 
@@ -119,15 +121,21 @@ class _Following:
         context: Any = SimpleNamespace(
             instance=self.instance, log=logging.getLogger("follow"), run=SimpleNamespace(run_id="own")
         )
+        reported = self.events
+
+        class Reporter(AssetEvents):
+            def report(self, _: dg.OpExecutionContext, result: StageResult) -> None:
+                reported.append(self.convert(result))
+
         self.made = Follower(
             context,
             Pipeline("p", self.source, self.lake),
-            AssetEvents(self.instance, {}, (), {_BALANCE.key}),
+            Reporter(self.instance, {}, (), {_BALANCE.key}),
             NO_LIMITS,
             FollowLimits(**limits),  # type: ignore[arg-type]
             self.code,  # type: ignore[arg-type]
         )
-        self.events.extend(self.made.follow())
+        self.made.follow()
         return self.made
 
 

@@ -305,7 +305,7 @@ def test_a_retried_step_has_its_reason(capsys: pytest.CaptureFixture[str]) -> No
     with dg.DagsterInstance.ephemeral() as instance:
         result = ingest.execute_in_process(instance=instance, run_config=loggers, raise_on_error=False)
     assert capsys.readouterr().out == "  failed, next attempt in 0 s: the broker does not answer\n"
-    assert FinishedRun(result, {}).failures == ["the broker does not answer"]
+    assert FinishedRun(result, {}, ()).failures == ["the broker does not answer"]
 
 
 def test_errors_of_a_declaration_have_no_values(tmp_path: Path) -> None:

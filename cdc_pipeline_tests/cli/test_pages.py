@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import metadata
+
 import pytest
 from click.testing import CliRunner
 
@@ -46,6 +48,6 @@ def test_an_unknown_page_is_answered_with_the_known_ones() -> None:
 
 def test_an_installation_without_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setattr(pages, "_CHECKOUT", tmp_path)
-    monkeypatch.setattr(pages.metadata, "files", lambda _: None)
+    monkeypatch.setattr(metadata, "files", lambda _: None)
     with pytest.raises(DeclarationError, match="install cdc_pipeline from its wheel"):
         pages.page_titles()

@@ -46,7 +46,8 @@ def _job(lake: StoryLake, name: str) -> dg.JobDefinition:
 def _run(lake: StoryLake, name: str, instance: dg.DagsterInstance) -> list[dg.DagsterEvent]:
     quiet = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
     result = _job(lake, name).execute_in_process(instance=instance, run_config=quiet)
-    return result.all_events
+    stored = instance.all_logs(result.run_id)
+    return [entry.dagster_event for entry in stored if entry.dagster_event is not None]
 
 
 @dataclass

@@ -31,8 +31,8 @@ from cdc_pipeline.mirrors.planning.alter_planner import (
     with_kept,
     with_renamed_gaps,
 )
-from cdc_pipeline.mirrors.planning.merged_columns import added_again, empty_column, moved_columns, unsure_values
 from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
+from cdc_pipeline.mirrors.planning.merged_columns import added_again, empty_column, moved_columns, unsure_values
 from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP

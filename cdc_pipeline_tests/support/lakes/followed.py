@@ -14,6 +14,7 @@ from cdc_pipeline.assets.follower import Follower, FollowLimits
 from cdc_pipeline.checks.freshness import NO_LIMITS
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
+from cdc_pipeline.spark.session import SparkLakehouse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,18 +24,25 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.paths import LakePaths
 
 
+class _NoEvents(AssetEvents):
+    def report(self, *_: object) -> None:
+        """There is no run to report to."""
+
+
 def follow_one_batch(spark: SparkSession, paths: LakePaths, captures: Path, columns: None) -> None:
     """The loop of a run that ends without news after its first batch."""
     pipeline = Pipeline(paths.pipeline, CaptureFiles(str(captures)), paths.root)
     with dg.DagsterInstance.ephemeral() as instance:
         context: Any = SimpleNamespace(
-            instance=instance, log=logging.getLogger("follow"), run=SimpleNamespace(run_id="test")
+            instance=instance,
+            log=logging.getLogger("follow"),
+            run=SimpleNamespace(run_id="test"),
+            resources=SimpleNamespace(**{pipeline.spark_resource: SparkLakehouse()}),
         )
-        lakehouse: Any = SimpleNamespace(start=lambda **_: spark)
-        events = AssetEvents(instance, {}, ())
+        assert SparkLakehouse().start() is spark
+        events = _NoEvents(instance, {}, ())
         limits = FollowLimits(idle_seconds=0.5)
-        follower = Follower(context, pipeline, lakehouse, events, NO_LIMITS, limits, LoadedCode())
+        follower = Follower(context, pipeline, events, NO_LIMITS, limits, LoadedCode())
         assert columns is None
-        for _ in follower.follow():
-            pass
+        follower.follow()
         assert follower.batches == 1
