@@ -35,7 +35,7 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help wheel venv venv-and-java demo test test-fast test-core test-all test-changed bench bench-end-to-end \
-	bench-tables bench-growth bench-memory bench-start bench-days bench-latency bench-many-topics bench-warm-batch \
+	bench-tables bench-growth bench-memory bench-follow-memory bench-start bench-days bench-latency bench-many-topics bench-warm-batch \
 	bench-quick lint format lock history docs docs-site screenshots ui kafka-demo clean
 
 # Dagster reads dagster.yaml from DAGSTER_HOME, and stores its data there.
@@ -98,6 +98,9 @@ bench-growth: venv-and-java ## time of a cut into ten million rows, over one mil
 
 bench-memory: venv-and-java ## peak memory of a run for five million events, over half a million
 	$(BIN)/python -m benchmarks.memory $(BENCH_FLAGS)
+
+bench-follow-memory: venv-and-java ## memory of a run that follows its topic, after 400 batches over after 40
+	$(BIN)/python -m benchmarks.follow_memory $(BENCH_FLAGS)
 
 bench-start: venv-and-java ## time from launch to the first record, and of a run without new records
 	$(BIN)/python -m benchmarks.start $(BENCH_FLAGS)

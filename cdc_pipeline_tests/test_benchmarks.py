@@ -15,6 +15,7 @@ from benchmarks import (
     days,
     decode,
     end_to_end,
+    follow_memory,
     growth,
     latency,
     many_topics,
@@ -40,6 +41,7 @@ _MODULES = (
     "days",
     "decode",
     "end_to_end",
+    "follow_memory",
     "growth",
     "latency",
     "many_topics",
@@ -129,6 +131,25 @@ _COSTS = [Cost(0.3, 0.7, 1.0, 3.0), Cost(0.1, 0.5, 0.6, 2.0), Cost(0.2, 0.6, 0.8
             ["memory_ratio 1.10 ratio 1.2 met", "memory_small_peak 2000 MB - -", "memory_large_peak 2200 MB - -"],
         ),
         (
+            follow_memory.figures_of(
+                [
+                    follow_memory.Moment(40, 400_000_000, 1_600_000_000, 200_000_000),
+                    follow_memory.Moment(400, 500_000_000, 1_600_000_000, 210_000_000),
+                ]
+            ),
+            [
+                "follow_memory_ratio 1.05 ratio 1.2 met",
+                "follow_memory_first_cuts 40.0 cuts - -",
+                "follow_memory_first_python 400 MB - -",
+                "follow_memory_first_jvm 1600 MB - -",
+                "follow_memory_first_live_heap 200 MB - -",
+                "follow_memory_last_cuts 400 cuts - -",
+                "follow_memory_last_python 500 MB - -",
+                "follow_memory_last_jvm 1600 MB - -",
+                "follow_memory_last_live_heap 210 MB - -",
+            ],
+        ),
+        (
             start.figures_of([start.Run(19, 30, 40, 70)], [start.Run(None, None, 9, 15)]),
             [
                 "start_first_record_seconds 19.0 s 20 met",
@@ -187,7 +208,10 @@ _COSTS = [Cost(0.3, 0.7, 1.0, 3.0), Cost(0.1, 0.5, 0.6, 2.0), Cost(0.2, 0.6, 0.8
             ],
         ),
     ],
-    ids=("decode", "end_to_end", "tables", "growth", "memory", "start", "days", "latency", "many_topics", "warm_batch"),
+    ids=(
+        *("decode", "end_to_end", "tables", "growth", "memory", "follow_memory", "start", "days", "latency"),
+        *("many_topics", "warm_batch"),
+    ),
 )
 def test_figures_of_each_benchmark(figures: list[Figure], lines: list[str]) -> None:
     assert [figure.line for figure in figures] == [f"RESULT {line}" for line in lines]

@@ -105,6 +105,45 @@ def test_checks_are_evaluated_by_a_job_without_assets(instance: dg.DagsterInstan
     assert found.metadata["rows"].value == 3
 
 
+def test_a_reported_event_is_stored_as_a_yielded_one_and_not_kept(instance: dg.DagsterInstance) -> None:
+    """Dagster keeps what a step yields until the step ends."""
+    results = [_materialized(_RAW, "1"), _materialized(_LOG, "1"), _balance()]
+
+    @dg.op
+    def step(context: dg.OpExecutionContext) -> None:
+        events = _events(instance)
+        for result in results:
+            events.report(context, result)
+
+    @dg.job
+    def reporting() -> None:
+        step()
+
+    _log(instance, *results)
+    yielded = [_stored(record) for record in instance.get_records_for_run(instance.get_runs()[0].run_id).records]
+    found = reporting.execute_in_process(instance=instance)
+    stored = [_stored(record) for record in instance.get_records_for_run(found.run_id).records]
+    expected = [event for event in yielded if event is not None]
+    assert len(expected) == 3
+    assert [event for event in stored if event is not None] == expected
+    assert not {event.event_type for event in found.all_events} & {
+        dg.DagsterEventType.ASSET_MATERIALIZATION,
+        dg.DagsterEventType.ASSET_CHECK_EVALUATION,
+    }
+
+
+def _stored(record: Any) -> tuple[Any, ...] | None:
+    """What the log has of an event of an asset."""
+    event = record.event_log_entry.dagster_event
+    if event.event_type is dg.DagsterEventType.ASSET_MATERIALIZATION:
+        materialization = event.step_materialization_data.materialization
+        return event.step_key, materialization.asset_key, materialization.metadata, materialization.tags, event.message
+    if event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+        check = event.asset_check_evaluation_data
+        return event.step_key, check.asset_key, check.check_name, check.passed, check.metadata, event.message
+    return None
+
+
 def test_only_errors_of_blocking_checks_block(instance: dg.DagsterInstance) -> None:
     events = _events(instance)
     warning = _balance(passed=False, severity=dg.AssetCheckSeverity.WARN)
