@@ -30,7 +30,8 @@ def unknown_columns(state: MirrorState, key: Sequence[str], groups: Sequence[Row
     Rows with their handle key only do not count: the merge reports those that no other message completes.
     """
     if not key:
-        return _absent_columns(state.schema, groups)
+        # a DELETE that lacks columns finds no row: the encoder sends only a key that the mirror does not have
+        return _absent_columns(state.schema, groups, in_deletes=True)
     inserts = [group for group in groups if group.is_insert and not group.handle_key_only]
     with_defaults = [
         group for group in inserts if dialect_has_trait(group.dialect, Trait.ABSENT_IS_DEFAULT) and not state.inferred
@@ -93,6 +94,7 @@ def _is_computable(column: Column, schema: TableSchema, time_zone: str) -> bool:
     return True
 
 
-def _absent_columns(schema: TableSchema, groups: Sequence[RowGroup]) -> list[Column]:
-    present = [{name.casefold() for name in group.columns} for group in groups if group.has_after]
+def _absent_columns(schema: TableSchema, groups: Sequence[RowGroup], *, in_deletes: bool = False) -> list[Column]:
+    images = [group.columns for group in groups if group.has_after or in_deletes]
+    present = [{name.casefold() for name in columns} for columns in images]
     return [column for column in schema.columns if any(column.name.casefold() not in names for names in present)]

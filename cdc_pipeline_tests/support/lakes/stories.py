@@ -115,6 +115,11 @@ STORIES: dict[str, Story] = {
         + [(row("DELETE", "keyonly", 3, {"id": "1"}, types=TYPES, key=["id"]), 1)],
         {"keyonly": Table(ID_V, [("2", "b")])},
     ),
+    "a_delete_that_names_a_key_which_the_mirror_does_not_have": Story(
+        [create("halfkey", 1, KEYLESS), put("halfkey", 2, "1", "a"), put("halfkey", 2, "2", "b")]
+        + [(row("DELETE", "halfkey", 3, {"id": "1"}, types=TYPES, key=["id"]), 1)],
+        {"halfkey": Table(ID_V, [("1", "a"), ("2", "b")], gaps=True)},
+    ),
     "rows_above_the_resolved_tso_wait": Story(
         [create("waits", 1), put("waits", 2, "1", "a"), update("waits", 5000, ("1", "a"), ("1", "later"))],
         {"waits": Table(ID_V, [("1", "a")])},
