@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
 import dagster as dg
-from pydantic import ConfigDict, Field, ValidationInfo, field_serializer, field_validator
+from pydantic import Field, ValidationInfo, field_serializer, field_validator
 
 from cdc_pipeline.assets.ddl_jobs import approve_ddl_job, ddl_dry_run_job
 from cdc_pipeline.assets.decoded import decoded_assets
@@ -65,8 +65,6 @@ def _resolve_source(context: dg.ResolutionContext, model: Any) -> SourceField:
 class DdlPolicyRules(YamlModel):
     """The policy for DDL, by pattern on database.table."""
 
-    model_config = ConfigDict(extra="forbid")
-
     default: Annotated[DdlAction, Field(description="Policy for tables that match no pattern.")] = APPLY
     tables: Annotated[
         dict[str, DdlAction],
@@ -119,8 +117,6 @@ class CdcPipeline(dg.Component, YamlModel):
     `<name>_maintain` (with a schedule). Sensors: `<name>_new_offsets` requests `<name>_ingest` or `<name>_follow`,
     `<name>_new_tables` shows new mirrors in the UI, `<name>_notify` (with `notify`) sends alerts.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Annotated[
         str, Field(description="Name of the pipeline: first part of its asset keys, and its folder in the lake.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, ComputedRules
@@ -14,8 +14,6 @@ from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 
 class ComputedField(YamlModel):
     """An additional mirror column, computed from the upstream columns of the same row."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Annotated[
         str,

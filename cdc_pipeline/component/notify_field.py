@@ -27,7 +27,7 @@ class EmailSettings(YamlModel):
     """E-mail over SMTP, with the parameters of Dagster's `make_email_on_run_failure_sensor`."""
 
     # errors must not show the value, which may be a password
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     email_from: Annotated[str, Field(description="Address of the sender.")]
     email_to: Annotated[list[str], Field(description="Addresses of the recipients.")]
@@ -102,7 +102,7 @@ def _require_address(value: str) -> str:
 class NotifySettings(YamlModel):
     """Alerts to one or more channels. The sensor `<name>_notify` sends them."""
 
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     slack_url: Annotated[
         str,

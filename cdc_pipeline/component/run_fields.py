@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 import dagster as dg
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from cdc_pipeline.assets.follower import FollowLimits
 from cdc_pipeline.checks.freshness import FreshnessLimits
@@ -33,8 +33,6 @@ def settings_resolver(settings: type[dg.Resolvable], *, optional: bool = False) 
 class SensorSettings(YamlModel):
     """When the sensor requests a run."""
 
-    model_config = ConfigDict(extra="forbid")
-
     running: Annotated[bool, Field(description="Turn the sensor on by default.")] = False
     interval_seconds: Annotated[int, Field(description="Seconds between two evaluations of the sensor.")] = 30
     minimum_records: Annotated[int, Field(description="Minimum number of new records (Kafka: offsets) for a run.")] = 1
@@ -56,8 +54,6 @@ class SensorSettings(YamlModel):
 
 class FollowSettings(YamlModel):
     """How `<name>_follow` follows the source. Fewer than `sensor.minimum_records` records wait, as for the sensor."""
-
-    model_config = ConfigDict(extra="forbid")
 
     enabled: Annotated[bool, Field(description="The sensor requests `<name>_follow` instead of `<name>_ingest`.")] = (
         False
@@ -97,8 +93,6 @@ class FollowSettings(YamlModel):
 
 class FreshnessSettings(YamlModel):
     """Limits for the lag of the mirrors behind the clock."""
-
-    model_config = ConfigDict(extra="forbid")
 
     warn_minutes: Annotated[
         float | None,

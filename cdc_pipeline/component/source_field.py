@@ -28,8 +28,6 @@ Options = dict[str, str | int | float | bool]
 class CaptureFilesSource(YamlModel):
     """A folder of `*.jsonl` or `*.jsonl.gz` files. Each line is one record in the format of `kcat -C -J`."""
 
-    model_config = ConfigDict(extra="forbid")
-
     type: Literal["capture_files"]
     path: Annotated[str, Field(min_length=1, description="The folder. Each run ingests the files that were added.")]
 
@@ -40,8 +38,6 @@ class CaptureFilesSource(YamlModel):
 
 class StartAt(YamlModel):
     """Start position of a pipeline without ingested records. Exactly one field is expected."""
-
-    model_config = ConfigDict(extra="forbid")
 
     timestamp: Annotated[
         str | int | None,
@@ -123,7 +119,7 @@ class KafkaSource(YamlModel):
     """Topics of a Kafka cluster."""
 
     # errors must not show the value, which may be a password
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     type: Literal["kafka"]
     bootstrap_servers: Annotated[str, Field(min_length=1, description="Comma-separated list of host:port.")]
@@ -250,8 +246,6 @@ def _by_partition(offsets: Offsets) -> dict[tuple[str, int], int]:
 
 class TicdcStorageSource(YamlModel):
     """A folder that TiCDC's storage sink writes with protocol=canal-json."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["ticdc_storage"]
     path: Annotated[str, Field(min_length=1, description="Folder or Hadoop URI of the changefeed's sink URI.")]

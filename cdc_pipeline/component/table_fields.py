@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 class RouteRule(YamlModel):
     """Renames the mirrors of the matching tables, or merges the tables into one mirror."""
-
-    model_config = ConfigDict(extra="forbid")
 
     match: Annotated[str, Field(description="Pattern on the upstream database.table.")]
     to: Annotated[

@@ -474,8 +474,3 @@ SchemaChange: TypeAlias = Annotated[
     | OfSourceTable,
     BY_CLASS,
 ]
-
-
-def without_merge(change: SchemaChange) -> SchemaChange:
-    """The statement itself, without the OfSourceTable around it."""
-    return change.change if isinstance(change, OfSourceTable) else change
