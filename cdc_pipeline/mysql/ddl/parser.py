@@ -119,7 +119,7 @@ class _Statement:
         same = [name for name in touched if name.table.lower() == self._message_table.lower()]
         # a message about a rename has the new name
         named = next(iter([*renamed, *same]), self.table)
-        return named is not None and named.database != ""
+        return named is not None and named.database.lower() == self.database.lower() != ""
 
     def _in_database(self, changes: Sequence[SchemaChange]) -> tuple[SchemaChange, ...]:
         return tuple(with_database(change, self.database) for change in changes)

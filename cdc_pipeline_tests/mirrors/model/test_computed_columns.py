@@ -108,7 +108,7 @@ CASES: dict[str, tuple[list[str], str, list[str], list[str] | None, list[str]]] 
         [],
     ),
     "a table that is renamed away keeps its own": (
-        [T.format("a1"), "RENAME TABLE db.a1 TO elsewhere.a1"],
+        [T.format("a1"), "RENAME TABLE a1 TO elsewhere.a1"],
         "elsewhere",
         ["total", "note"],
         None,

@@ -69,7 +69,7 @@ _NAMES: dict[str, list[str]] = {
         "DropTable shop.orders",
         "shop.orders was renamed to shop.tmp_o, which is not included: its mirror is dropped",
     ],
-    "ALTER TABLE shop.orders RENAME TO crm.orders": [
+    "ALTER TABLE orders RENAME TO crm.orders": [
         "DropTable shop.orders",
         "shop.orders was renamed to crm.orders, which is not included: its mirror is dropped",
     ],

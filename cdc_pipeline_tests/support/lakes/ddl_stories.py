@@ -189,7 +189,7 @@ STORIES: dict[str, DdlStory] = {
         ],
         [
             change("ALTER TABLE again DROP COLUMN n, DROP COLUMN m, ADD COLUMN n INT AFTER id, ADD COLUMN m INT", 20),
-            change("ALTER TABLE swapped CHANGE n m INT AFTER m, CHANGE m n INT AFTER id", 20),
+            change("ALTER TABLE swapped CHANGE m n INT AFTER id, CHANGE n m INT AFTER n", 20),
             wide("INSERT", "again", 21, {"id": "2", "n": "1", "m": "2"}),
             wide("INSERT", "swapped", 21, {"id": "2", "n": "1", "m": "2"}),
         ],
