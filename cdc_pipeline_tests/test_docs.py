@@ -6,6 +6,9 @@ import json
 import re
 import runpy
 from pathlib import Path
+from typing import Any
+
+import dagster as dg
 
 from cdc_pipeline.cli.pages import read_page
 from cdc_pipeline_tests.contracts.cases import CASES
@@ -136,6 +139,26 @@ def test_messages_of_the_code_name_existing_pages_and_sections() -> None:
     assert len([section for _, section in named if section]) > 8
     for page, section in named:
         assert read_page(page, section).startswith("#" if section else "# "), f"{page}: {section}"
+
+
+def test_the_job_that_deletes_old_runs() -> None:
+    """The code of docs/operations.md: runs that ended before the limit go, of this pipeline only."""
+    section = read_page("operations", "Dagster's storage")
+    names: dict[str, Any] = {}
+    code = section.partition("```python\n")[2].partition("```")[0].replace("days=14", "days=0")
+    exec(compile(code, "operations.md", "exec", dont_inherit=True), names)  # Dagster needs evaluated annotations
+
+    @dg.job
+    def work() -> None: ...
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        of_pipeline = {"cdc/pipeline": "orders"}
+        ended = work.execute_in_process(instance=instance, tags=of_pipeline)
+        other = work.execute_in_process(instance=instance, tags={"cdc/pipeline": "eu"})
+        running = instance.create_run_for_job(work, tags=of_pipeline, status=dg.DagsterRunStatus.STARTED)
+        cleaning = names["delete_old_runs"].execute_in_process(instance=instance)
+        assert {run.run_id for run in instance.get_runs()} == {other.run_id, running.run_id, cleaning.run_id}
+        assert instance.all_logs(ended.run_id) == []
 
 
 def test_the_index_and_the_site_have_every_page() -> None:
