@@ -39,8 +39,8 @@ class AssetEvents:
     def report(self, context: dg.OpExecutionContext, result: StageResult) -> None:
         """Stores the event in the log of the run at once.
 
-        For a step that reports without end: Dagster keeps every event that a step yields until the step ends, about 300 KB
-        per batch and table.
+        For a step that reports without end: Dagster keeps every event that a step yields until the step ends, about 70 KB
+        for a batch.
         """
         step, event = context.get_step_execution_context(), self.convert(result)
         if isinstance(event, dg.AssetMaterialization):
