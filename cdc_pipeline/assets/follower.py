@@ -11,6 +11,7 @@ from dagster import RunsFilter
 
 from cdc_pipeline.assets.decoded import decode_results
 from cdc_pipeline.assets.failures import translate_errors
+from cdc_pipeline.assets.free_memory import return_free_memory
 from cdc_pipeline.assets.interrupts import deferred_interrupts
 from cdc_pipeline.assets.keys import CUTS, table_key
 from cdc_pipeline.assets.mirrors import cut_results
@@ -116,6 +117,7 @@ class Follower:
                 cut = cut_results(self.pipeline, lake, run, self.context.instance, self.freshness, self._recent)
             self._report(cut)
         self.batches += 1
+        return_free_memory()
 
     def _report(self, results: Sequence[StageResult]) -> None:
         for result in results:
