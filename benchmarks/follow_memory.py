@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from deltalake import DeltaTable
 
 from benchmarks.live import Live, live_pipeline
-from benchmarks.processes import resident_bytes, tree
+from benchmarks.processes import parent, resident_bytes, tree
 from benchmarks.results import Figure, add_json_option, report
 
 if TYPE_CHECKING:
@@ -91,10 +91,7 @@ def _measure(live: Live, cuts: int) -> Moment:
         jvms.append(resident_bytes([jvm]))
         time.sleep(_PAUSE_SECONDS)
     moment = Moment(found, min(pythons), min(jvms), heap)
-    print(
-        f"{found:>6} {moment.python / 1e6:>10.0f} {moment.jvm / 1e6:>8.0f} {heap / 1e6:>13.0f}",
-        flush=True,
-    )
+    print(f"{found:>6} {moment.python / 1e6:>10.0f} {moment.jvm / 1e6:>8.0f} {heap / 1e6:>13.0f}", flush=True)
     return moment
 
 
@@ -116,8 +113,7 @@ def _processes(live: Live) -> tuple[int, int]:
     """(Python, JVM) of the run: the JVM among the descendants of the daemon, and its parent."""
     for pid in tree(live.daemon):
         if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
-            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-            return int(parent), pid
+            return parent(pid), pid
     raise RuntimeError("found no JVM of a run: read daemon.log in the benchmark's folder")
 
 

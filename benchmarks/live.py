@@ -3,16 +3,10 @@ the pipeline `live`, whose runs follow the topic."""
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
-import signal
-import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Producer
@@ -20,13 +14,14 @@ from confluent_kafka import Producer
 from benchmarks.account_messages import account_row, create_table, current_tso, row_change, watermark
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.clients import SILENT
-from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, FOLLOW_MINUTES, LAKE
+from cdc_pipeline_tests.local_kafka.daemon import running_daemon
+from cdc_pipeline_tests.local_kafka.definitions import FOLLOW_MINUTES
 from cdc_pipeline_tests.local_kafka.feed import create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-_ROOT = Path(__file__).parents[1]
 _TOPIC, _PARTITIONS = "shop", 4
 
 
@@ -48,54 +43,18 @@ def live_pipeline(
     `rate`: events a second over this number of primary keys, in four partitions with a watermark each second.
     `follow_minutes`: time after which the sensor replaces a run by the next one.
     """
-    home, lake = place / "dagster", place / "lake"
-    home.mkdir()
-    shutil.copy(_ROOT / "dagster.yaml", home)
+    environment = {FOLLOW_MINUTES: str(follow_minutes), "CDC_DRIVER_MEMORY": driver_memory}
     with LocalBroker(place / "kafka") as broker:
         create_topics(broker.bootstrap, {_TOPIC: _PARTITIONS})
-        environment = {
-            **os.environ,
-            "DAGSTER_HOME": str(home),
-            BOOTSTRAP: broker.bootstrap,
-            LAKE: str(lake),
-            FOLLOW_MINUTES: str(follow_minutes),
-            "CDC_DRIVER_MEMORY": driver_memory,
-        }
         done = threading.Event()
         producer = threading.Thread(target=_produce, args=(broker.bootstrap, rate, keys, done))
-        with _daemon(environment, place / "daemon.log") as daemon:
+        with running_daemon(place, broker.bootstrap, environment) as daemon:
             producer.start()
             try:
-                yield Live(lake / "live", daemon)
+                yield Live(place / "lake" / "live", daemon.pid)
             finally:
                 done.set()
                 producer.join()
-
-
-@contextmanager
-def _daemon(environment: dict[str, str], log: Path) -> Iterator[int]:
-    """Runs `dagster-daemon` while the block runs, then kills its process group. Yields its process ID."""
-    command = [
-        str(Path(sys.executable).with_name("dagster-daemon")),
-        *("run", "-m", "cdc_pipeline_tests.local_kafka.definitions"),
-    ]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        yield process.pid
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(30)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait(seconds: float) -> None:

@@ -30,6 +30,14 @@ def tree(root: int, without: Collection[int] = ()) -> list[int]:
     return found
 
 
+def parent(pid: int) -> int:
+    """The process that started this one. Raises ProcessLookupError if it has ended."""
+    fields = _stat(pid)
+    if fields is None:
+        raise ProcessLookupError(pid)
+    return int(fields[1])
+
+
 def cpu_seconds(pids: Collection[int]) -> float:
     """CPU time of these processes and of their children that have ended."""
     stats = [fields for pid in pids if (fields := _stat(pid)) is not None]

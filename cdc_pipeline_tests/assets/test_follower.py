@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import platform
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -11,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
+from benchmarks.processes import resident_bytes
 from cdc_pipeline.assets import follower as module
 from cdc_pipeline.assets.asset_events import AssetEvents
 from cdc_pipeline.assets.failures import translate_errors
-from cdc_pipeline.assets.follower import MOST_ATTEMPTS, Follower, FollowLimits
+from cdc_pipeline.assets.follower import MOST_ATTEMPTS, Follower, FollowLimits, return_free_memory
 from cdc_pipeline.checks.freshness import NO_LIMITS
 from cdc_pipeline.errors import TerminalError, TransientError
 from cdc_pipeline.pipeline import Pipeline
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.assets.asset_events import StageResult
 
+_MEBIBYTE = 1 << 20
 _CUTS = dg.AssetKey(["p", "consistent_cuts"])
 _BALANCE = dg.AssetCheckSpec("balance", asset=dg.AssetKey(["p", "change_log"]), blocking=True)
 
@@ -297,3 +301,19 @@ def test_a_source_that_always_reports_the_same_range_is_read_once(following: _Fo
         patch.setattr(module, "ingest_results", following.stages.ingest)
         found = following.follow(idle_seconds=10)
     assert found.batches == 2
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
+def test_free_memory_is_returned_though_a_block_after_it_is_in_use() -> None:
+    blocks = [bytes(64 * 1024) for _ in range(2000)]
+    in_use = blocks[-1]
+    del blocks
+    held = resident_bytes([os.getpid()])
+    return_free_memory()
+    assert held - resident_bytes([os.getpid()]) > 80 * _MEBIBYTE
+    assert len(in_use) == 64 * 1024
+
+
+def test_nothing_happens_without_malloc_trim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ctypes", SimpleNamespace(CDLL=lambda _: SimpleNamespace()))
+    return_free_memory()

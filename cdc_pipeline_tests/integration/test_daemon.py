@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +16,7 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
-from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE
+from cdc_pipeline_tests.local_kafka.daemon import running_daemon
 from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
 from cdc_pipeline_tests.support.shop import CAPTURE
@@ -45,42 +40,13 @@ _TABLES = ("customers", "products")
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[LocalBroker]:
     """The broker. The daemon runs with its own home and lake until the test ends."""
-    home = tmp_path / "dagster"
-    home.mkdir()
-    shutil.copy(_ROOT / "dagster.yaml", home)
-    with LocalBroker(tmp_path / "kafka") as broker, (tmp_path / "daemon.log").open("wb") as log:
-        environment = {
-            **os.environ,
-            "DAGSTER_HOME": str(home),
-            BOOTSTRAP: broker.bootstrap,
-            LAKE: str(tmp_path / "lake"),
-            "CDC_DRIVER_MEMORY": "2g",
-            **write_defaults(tmp_path / "spark", SHORT_LIVED),
-        }
-        command = [
-            str(Path(sys.executable).with_name("dagster-daemon")),
-            "run",
-            "-m",
-            "cdc_pipeline_tests.local_kafka.definitions",
-        ]
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            cwd=_ROOT,
-        )
-        try:
-            yield broker
-            assert process.poll() is None, (tmp_path / "daemon.log").read_text()
-        finally:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(20)
-            finally:
-                os.killpg(process.pid, signal.SIGKILL)  # includes its code server, and the run that follows the topic
+    environment = {"CDC_DRIVER_MEMORY": "2g", **write_defaults(tmp_path / "spark", SHORT_LIVED)}
+    with (
+        LocalBroker(tmp_path / "kafka") as broker,
+        running_daemon(tmp_path, broker.bootstrap, environment) as process,
+    ):
+        yield broker
+        assert process.poll() is None, (tmp_path / "daemon.log").read_text()
 
 
 @pytest.mark.core

@@ -48,8 +48,8 @@ def backfill_columns(context: StepContext, step: ChangeColumns, rewritten: Set[s
     gaps: list[Gap] = []
     values = _defaults(step, context.time_zone, gaps)
     nulls = {name for name, mask in step.state.masks if mask == NULL}
-    recomputed = _recomputed_columns(step, rewritten)
-    remaining = [column for column in step.state.schema.columns if column.name in recomputed - nulls]
+    due = _columns_to_generate(step, rewritten) - nulls
+    remaining = [column for column in step.state.schema.columns if column.name in due]
     part = 0
     while values or remaining:
         unfilled = {column.name for column in remaining} | set(values)
@@ -68,7 +68,7 @@ def backfill_columns(context: StepContext, step: ChangeColumns, rewritten: Set[s
     context.add_gaps(gaps, commits.for_gaps(commits.last))
 
 
-def _recomputed_columns(step: ChangeColumns, rewritten: Set[str]) -> set[str]:
+def _columns_to_generate(step: ChangeColumns, rewritten: Set[str]) -> set[str]:
     """The generated columns with other values after the step: redefined ones, and those that read changed columns."""
     generated = [column for column in step.state.schema.columns if column.generated is not None]
     found = {origin.after.name for origin in step.origins if _is_redefined(origin.before, origin.after)}

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.mirrors.model.unqualified_names import has_unqualified_names, qualified
+from cdc_pipeline.mirrors.model.unqualified_names import qualified
 from cdc_pipeline.mysql.model.change_names import folded, with_names
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, DropDatabase, DropTable, NotSupported
 
@@ -136,16 +136,15 @@ class ObjectNames:
     def _resolve(self, event: DdlEvent) -> DdlEvent:
         for name in _created_names(event):
             self._later[name].pop(0)
-        typed = list(event.changes)
-        if has_unqualified_names(typed):
-            known = {*self._tables, *(self._rows.keys() - self._removed)}
-            typed = qualified(typed, event.database, known)
         changes: list[SchemaChange] = []
-        for change in typed:
+        for change in qualified(event.changes, event.database, self._existing):
             for meant in self._meant(change, event):
                 self._follow(meant)
                 changes.append(meant)
         return replace(event, changes=tuple(changes))
+
+    def _existing(self) -> set[TableName]:
+        return {*self._tables, *(self._rows.keys() - self._removed)}
 
     def _meant(self, change: SchemaChange, event: DdlEvent) -> list[SchemaChange]:
         """The change of the tables that it means. If several match a name, a `NotSupported` for each."""

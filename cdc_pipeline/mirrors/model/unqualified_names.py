@@ -14,21 +14,25 @@ from cdc_pipeline.mysql.model.change_names import unqualified_names, with_databa
 from cdc_pipeline.mysql.model.schema_changes import CreateTableAsSelect, NotSupported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
     from cdc_pipeline.mysql.model.table import TableName
 
 
-def qualified(changes: Sequence[SchemaChange], database: str, tables: Set[TableName]) -> list[SchemaChange]:
+def qualified(
+    changes: Sequence[SchemaChange], database: str, existing_tables: Callable[[], Set[TableName]]
+) -> list[SchemaChange]:
     """The changes of a statement with the database of each name.
 
-    database: that of the message, may be empty. tables: those that exist. If several of them match a name, or a table would
-    be created in an unknown database, the changes become a `NotSupported` for each table that they may be about.
+    database: that of the message, may be empty. existing_tables: called only for a statement with such names. If several
+    tables match a name, or a table would be created in an unknown database, the changes become a `NotSupported` for each
+    table that they may be about.
     """
     existing, created = _unqualified(changes)
     if not existing and not created:
         return list(changes)
+    tables = existing_tables()
     candidates = {name: _namesakes(name, tables) for name in sorted(existing)}
     known = [{table.database for table in found} for found in candidates.values() if found]
     databases = set.intersection(*known) if known else {database} - {""}
@@ -40,10 +44,6 @@ def qualified(changes: Sequence[SchemaChange], database: str, tables: Set[TableN
     description = "; ".join(change.description() for change in changes)
     reason = f"neither the message nor the statement names the database of {typed}: {description}"
     return [NotSupported(reason, name) for name in dict.fromkeys(names)] or [NotSupported(reason)]
-
-
-def has_unqualified_names(changes: Sequence[SchemaChange]) -> bool:
-    return any(_unqualified(changes))
 
 
 def _unqualified(changes: Sequence[SchemaChange]) -> tuple[set[TableName], set[TableName]]:

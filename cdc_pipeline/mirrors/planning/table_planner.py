@@ -56,12 +56,12 @@ class TablePlanner:
 
     # ---- CREATE
 
-    def create(self, change: CreateTable, event: DdlEvent, outcome: DdlOutcome) -> None:
-        """Creates the mirror, or gives its definition to one that earlier rows created."""
+    def create(self, change: CreateTable, event: DdlEvent, outcome: DdlOutcome, *, inferred: bool = False) -> None:
+        """Creates the mirror, or gives its definition to one that earlier rows created. `inferred`: of `MirrorState`."""
         name, schema = change.name, change.schema
         existing = self._draft.state(name)
         if existing is not None and precedes_rows(event, existing):
-            self._define_and_refill(existing, change, event, outcome)
+            self._define_and_refill(existing, change, event, outcome, inferred=inferred)
             return
         if change.if_not_exists and self._draft.exists(name):
             self._draft.flush_rows(name)
@@ -74,16 +74,18 @@ class TablePlanner:
             self._draft.steps.append(DropMirror(existing, event.ddl_id))
             self._recovery.add_dropped(existing, event.ddl_id)
             outcome.effects.append(f"dropped the former {name}: the stream has no DROP or RENAME of it")
-        state = MirrorState(name, f"{name}@{event.ddl_id}", schema).with_gaps(*change.gaps)
+        state = MirrorState(name, f"{name}@{event.ddl_id}", schema, inferred=inferred).with_gaps(*change.gaps)
         record_effect(outcome, f"created {name}", self._draft.create(state))
 
-    def _define_and_refill(self, state: MirrorState, change: CreateTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _define_and_refill(
+        self, state: MirrorState, change: CreateTable, event: DdlEvent, outcome: DdlOutcome, *, inferred: bool
+    ) -> None:
         """Empties a mirror whose rows arrived before its CREATE TABLE.
 
         These rows are replayed under the definition (`changes.late_ddl`).
         """
         self._draft.steps.append(TruncateMirror(state))
-        defined = replace(state, schema=change.schema, inferred=False, gaps=change.gaps, since=None)
+        defined = replace(state, schema=change.schema, inferred=inferred, gaps=change.gaps, since=None)
         defined = self._change_definition(state, defined, event, is_refilled=True)
         self._draft.mark_empty(defined)
         record_effect(outcome, f"defined {state.name} and replayed the rows that had arrived before", defined)
@@ -120,12 +122,9 @@ class TablePlanner:
             self.refuse_table(NotSupported(reason, change.name, creates=True), event, outcome)
             return
         gaps = tuple(gap for gap in source.gaps if gap.kind in _OF_DEFINITION)
-        existed = self._draft.exists(change.name)
-        self.create(CreateTable(change.name, source.schema, change.if_not_exists, gaps), event, outcome)
-        created = self._draft.state(change.name)
-        if source.inferred and created is not None and not (existed and change.if_not_exists):
-            # its rows correct the copied definition, as those of the source do
-            self._draft.record_state(replace(created, inferred=True))
+        created = CreateTable(change.name, source.schema, change.if_not_exists, gaps)
+        # rows correct a copied definition that comes from rows
+        self.create(created, event, outcome, inferred=source.inferred)
 
     def create_as_select(self, change: CreateTableAsSelect, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Creates the table of CREATE TABLE … SELECT, with a gap: upstream sends either the rows or, as here, the query."""
