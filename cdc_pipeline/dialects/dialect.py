@@ -61,7 +61,8 @@ class Trait(Enum):
         "An UPDATE may have no before values."
     )
     FROM_TIDB = (
-        "The upstream is TiDB: names never distinguish case, and some rows are in other table partitions than in MySQL."
+        "The upstream is TiDB: names never distinguish case, some rows are in other table partitions than in MySQL, and "
+        "the `es` of a statement is the time of its commit, not of its start."
     )
 
 

@@ -139,6 +139,17 @@ def test_three_tables_in_one_mirror(spark: SparkSession, tmp_path: Path) -> None
         CutStreams.require_free_names(own, [TableName("b", "o7")])
 
 
+def test_a_default_that_reads_a_column_of_its_own_statement_is_a_gap(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows of one source table get all columns of a statement at once."""
+    ingested = Ingested(spark, tmp_path, MERGED)
+    ingested.send([*_TABLES, put("a.o1", 2, id="1", v="a")], 10)
+    columns = "ADD COLUMN n INT DEFAULT 5, ADD COLUMN m INT DEFAULT (n + 1), ADD COLUMN k INT DEFAULT (id + 1)"
+    report = ingested.send([say(f"ALTER TABLE a.o1 {columns}", 12)], 20)
+    assert rows(ingested, "m.orders") == ("id v n m k", [("a.o1", "1", "a", "5", "-", "2")])
+    gaps = [gap for entry in report.mirrors for gap in entry.gaps]
+    assert gaps == ["column m is NULL in older rows of a.o1: its default reads n, which the statement changes too"]
+
+
 def test_all_that_mirrors_carry_at_once(spark: SparkSession, tmp_path: Path) -> None:
     """The same statements in merged mirrors that keep deleted rows, hash a column and compute two."""
     rules = ColumnRules(

@@ -12,17 +12,17 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import commit_session, is_committed, overwrite_once
-from cdc_pipeline.mirrors.merge.default_values import default_value, is_current_time
+from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.masks import NULL
-from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
-from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate_assignment
+from cdc_pipeline.mysql.ddl.tokens import words_in
+from cdc_pipeline.mysql.expressions.translation import ExpressionError, Now, translate_assignment
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Iterable, Set
 
     from pyspark.sql import Column
 
@@ -46,25 +46,27 @@ def backfill_columns(context: StepContext, step: ChangeColumns, rewritten: Set[s
     """
     commits = context.commits
     gaps: list[Gap] = []
-    values = _defaults(step, context.time_zone, gaps)
     nulls = {name for name, mask in step.state.masks if mask == NULL}
-    due = _columns_to_generate(step, rewritten) - nulls
+    added = {origin.after.name for origin in step.origins if origin.before is None}
+    due = (_columns_to_generate(step, rewritten) | added) - nulls
     remaining = [column for column in step.state.schema.columns if column.name in due]
     part = 0
-    while values or remaining:
-        unfilled = {column.name for column in remaining} | set(values)
+    while remaining:
+        unfilled = {column.name for column in remaining}
         ready = [column for column in remaining if not (_read_columns(column, step) - {column.name}) & unfilled]
-        if not values and not ready:
+        if not ready:
             gaps += [_null(column, "its expression depends on itself") for column in remaining]
             break
+        values = _defaults([column for column in ready if column.generated is None], step, context.time_zone, gaps)
         for column in ready:
-            values.update(_generated(column, step, context.time_zone, gaps))
+            if column.generated is not None:
+                values.update(_generated(column, step, context.time_zone, gaps))
         remaining = [column for column in remaining if column not in ready]
         if values and not is_committed(context.spark, context.path, commits(_FIRST + part)):
             doubts = _doubts(context, values, step)
             context.add_gaps(doubts, commits.for_gaps(_FIRST + part))
             _write_values(context, values, commits(_FIRST + part), step)
-        values, part = {}, part + 1
+        part += 1
     context.add_gaps(gaps, commits.for_gaps(commits.last))
 
 
@@ -87,34 +89,23 @@ def _is_redefined(before: UpstreamColumn | None, after: UpstreamColumn) -> bool:
 
 
 def _read_columns(column: UpstreamColumn, step: ChangeColumns) -> set[str]:
-    """The columns that the expression of a generated column may read: each word that is a column's name."""
-    names = {other.name.casefold(): other.name for other in step.state.schema.columns}
-    cursor, found = Cursor(column.expression or ""), set()
-    while not cursor.at_end:
-        word = cursor.skip()
-        if word.kind in (Kind.WORD, Kind.QUOTED) and word.text.casefold() in names:
-            found.add(names[word.text.casefold()])
-    return found
+    """The columns that the column's expression or default may read: each word that is a column's name."""
+    default = column.default if column.generated is None else None
+    text = default.value if default is not None and default.kind == "expression" else column.expression
+    words = words_in(text or "")
+    return {other.name for other in step.state.schema.columns if other.name.casefold() in words}
 
 
-def _defaults(step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
+def _defaults(columns: Iterable[UpstreamColumn], step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
     found: Values = {}
-    masks = dict(step.state.masks)
-    for origin in step.origins:
-        column = origin.after
-        if origin.before is not None or column.generated is not None or masks.get(column.name) == NULL:
-            continue
+    now = Now(step.commit_ms, step.is_start)
+    for column in columns:
         try:
-            if column.default is not None and column.default.kind == "expression" and not is_current_time(column):
-                expression = translate_assignment(
-                    column.default.value or "", column, step.state.shown_schema, time_zone, step.commit_ms
-                )
-                doubtful = None if expression.doubtful is None else F.expr(expression.doubtful)
-                found[column.name] = (F.expr(expression.sql), doubtful)
-            elif (value := default_value(column, step.commit_ms, time_zone, step.state.schema)) is not None:
-                found[column.name] = (value, None)
+            value, doubtful = default_value(column, step.state.shown_schema, time_zone, now)
+            if value is not None:
+                found[column.name] = (value, doubtful)
         except ValueError as error:
-            reason = "its default is masked" if column.name in masks else str(error)
+            reason = "its default is masked" if column.name in dict(step.state.masks) else str(error)
             gaps.append(_null(column, reason))
     return found
 

@@ -10,10 +10,11 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import commit_session, is_committed
 from cdc_pipeline.mirrors.execution.alter_columns import needs_rewrite, new_value
-from cdc_pipeline.mirrors.merge.default_values import default_value, is_current_time
+from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES, source_rows
-from cdc_pipeline.mysql.expressions.translation import translate_assignment
+from cdc_pipeline.mysql.ddl.tokens import words_in
+from cdc_pipeline.mysql.expressions.translation import Now
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import ColumnOrigin
 
@@ -106,8 +107,10 @@ def _null(step: ChangeSourceRows, column: UpstreamColumn, reason: str) -> Gap:
 
 def _default(step: ChangeSourceRows, column: UpstreamColumn, time_zone: str) -> tuple[Column, Column | None]:
     default = column.default
-    if default is not None and default.kind == "expression" and not is_current_time(column):
-        found = translate_assignment(default.value or "", column, step.state.shown_schema, time_zone, step.commit_ms)
-        return F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful)
-    value = default_value(column, step.commit_ms, time_zone, step.state.schema)
-    return F.lit(None) if value is None else value, None
+    if default is not None and default.kind == "expression":
+        changed = {origin.after.name.casefold() for origin in step.origins} & words_in(default.value or "")
+        if changed:
+            raise ValueError(f"its default reads {', '.join(sorted(changed))}, which the statement changes too")
+    now = Now(step.commit_ms, step.is_start)
+    value, doubtful = default_value(column, step.state.shown_schema, time_zone, now)
+    return F.lit(None) if value is None else value, doubtful

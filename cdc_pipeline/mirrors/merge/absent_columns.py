@@ -42,7 +42,7 @@ def absent_defaults(
         column = schema.find(name)
         assert column is not None
         try:
-            defaults[name] = default_value(column, 0, time_zone, schema) if column.has_constant_default else None
+            defaults[name] = default_value(column, schema, time_zone)[0] if column.has_constant_default else None
         except ValueError as error:
             gaps.append(Gap(GapKind.ABSENT_DEFAULT, f"of rows that came without it is NULL: {error}", name))
     return defaults, tuple(gaps)

@@ -1,7 +1,7 @@
 """The value that ADD COLUMN gives to existing rows.
 
 MySQL converts the default, as written in the DDL, to the column's type: it rounds, pads and completes it. This module does
-the same in Python, once per added column.
+the same in Python, once per added column. Expressions are translated (`mysql.expressions`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, InvalidOperation, Overflow
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, DataType, DecimalType, IntegerType, LongType, ShortType
 
+from cdc_pipeline.mysql.expressions.translation import translate_assignment
 from cdc_pipeline.mysql.model.limits import MAX_EXPRESSION_CHARACTERS, limit_message, shortened
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
 from cdc_pipeline.mysql.types.charsets import charset_of_column, collation_of_column
@@ -26,9 +27,9 @@ from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, parse_value, spark_
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
+    from cdc_pipeline.mysql.expressions.translation import Now
     from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
 
-_NOW = re.compile(r"(current_timestamp|now|localtime|localtimestamp)\s*(\(\s*(\d?)\s*\))?", re.IGNORECASE)
 _DATES = frozenset({"date", "datetime", "timestamp"})
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "bit", "year"})
 _BYTES_OF_INTEGERS: dict[type[DataType], int] = {ByteType: 1, ShortType: 2, IntegerType: 4, LongType: 8}
@@ -62,17 +63,40 @@ _TIME = re.compile(r"(?:(\d+) )?(\d+):(\d\d?)(?::(\d\d?)(?:\.(\d*))?)?|(?:(\d+) 
 
 
 def default_value(
-    column: Column, commit_ms: int, time_zone: str, schema: TableSchema | None = None
-) -> SparkColumn | None:
-    """The default as a typed value; None for NULL. Raises ValueError if the value is unknown.
+    column: Column, schema: TableSchema, time_zone: str, now: Now | None = None
+) -> tuple[SparkColumn | None, SparkColumn | None]:
+    """The default as a typed value (None for NULL), and a boolean that is true where upstream's may differ (None: nowhere).
 
-    A NOT NULL column without a default gets its type's zero (ticdc-facts §10). `commit_ms`: time of the DDL. `time_zone`:
-    zone of the encoder. `schema`: the table, from which the column may inherit its collation.
+    A NOT NULL column without a default gets its type's zero (ticdc-facts §10).
+
+    `schema`: the table, whose columns an expression may read, and from which the column may inherit its collation.
+    `time_zone`: zone of the encoder. `now`: time of the statement that adds the column; None: the default is constant.
+
+    Raises ValueError if the value is unknown.
     """
+    default = column.default
+    if default is not None and default.kind == "expression" and default.value is not None:
+        found = translate_assignment(default.value, column, schema, time_zone, now)
+        return F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful)
+    if now is not None and now.is_start and _may_be_current_time(column, schema):
+        return F.lit(None).cast("timestamp"), F.lit(True)
+    return _constant(column, schema, time_zone), None
+
+
+def _may_be_current_time(column: Column, schema: TableSchema) -> bool:
+    """Whether the column has the current time as default if `explicit_defaults_for_timestamp` is off.
+
+    It is off by default before MySQL 8.0 and MariaDB 10.10. The column is the table's first TIMESTAMP, without a default.
+    """
+    first = next((other for other in schema.columns if other.type.base == "timestamp"), column)
+    return column.default is None and column.type.base == "timestamp" and first.name == column.name
+
+
+def _constant(column: Column, schema: TableSchema, time_zone: str) -> SparkColumn | None:
     default, kind = column.default, column.type
     if column.auto_increment:
         raise ValueError("upstream numbers existing rows in an order that no message contains")
-    if schema is not None and (kind.base in _LABELLED or kind.base in TEXT_TYPES):
+    if kind.base in _LABELLED or kind.base in TEXT_TYPES:
         charset, collation = charset_of_column(kind, schema.charset), collation_of_column(kind, schema)
         kind = replace(kind, charset=charset, collation=collation)
     if default is None:
@@ -84,8 +108,6 @@ def default_value(
         return _bytes_value(kind, int(default.value or "0", 2).to_bytes(size, "big"))
     if default.kind == "hex":
         return _bytes_value(kind, bytes.fromhex(default.value))
-    if default.kind == "expression":
-        return _current_time(column, default.value, commit_ms, time_zone)
     return _literal(kind, default.value, time_zone, is_number=default.kind == "number")
 
 
@@ -295,35 +317,6 @@ def _implicit_zero(kind: MySqlType) -> SparkColumn | None:
     if kind.base in _NUMBERS:
         return _number(kind, Decimal(0), "0")
     raise ValueError(f"{kind} has no known zero value")
-
-
-def is_current_time(column: Column) -> bool:
-    """Whether the column's default is the time of the statement."""
-    expression = column.default.value if column.default is not None else None
-    return (
-        column.type.base in ("datetime", "timestamp")
-        and _NOW.fullmatch(_without_parentheses(expression or "")) is not None
-    )
-
-
-def _without_parentheses(expression: str) -> str:
-    plain = expression.strip()
-    while plain.startswith("(") and plain.endswith(")"):
-        plain = plain[1:-1].strip()
-    return plain
-
-
-def _current_time(column: Column, expression: str, commit_ms: int, time_zone: str) -> SparkColumn:
-    found = _NOW.fullmatch(_without_parentheses(expression))
-    if found is None or column.type.base not in ("datetime", "timestamp"):
-        raise ValueError(f"its default {expression} cannot be computed")
-    moment = datetime.fromtimestamp(commit_ms / 1000, timezone.utc)
-    fraction = int(found.group(3) or 0)
-    text = moment.strftime("%Y-%m-%d %H:%M:%S") + (f".{moment.microsecond:06d}"[: fraction + 1] if fraction else "")
-    instant = F.lit(text).cast("timestamp_ntz")
-    if column.type.base == "datetime":
-        return F.from_utc_timestamp(instant.cast("timestamp"), time_zone).cast("timestamp_ntz")
-    return instant.cast("timestamp")
 
 
 def _invalid(kind: MySqlType, text: str) -> ValueError:

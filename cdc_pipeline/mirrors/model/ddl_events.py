@@ -65,6 +65,11 @@ class DdlEvent:
         """Time of the event. It is `es`, because `commit_ts` of DataWorks is a sequence number."""
         return self.es
 
+    @property
+    def is_start(self) -> bool:
+        """Whether the statement began in the second of `commit_ms`, as in a binlog. TiDB's statements began earlier."""
+        return not dialect_has_trait(self.dialect, Trait.FROM_TIDB)
+
     def names(self) -> tuple[TableName, ...]:
         """The tables whose rows this event separates into segments, in the order of the statement."""
         return tuple(dict.fromkeys(name for change in self.changes for name in change.names().touched))

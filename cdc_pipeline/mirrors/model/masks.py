@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from pyspark.sql.types import DecimalType
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
+from cdc_pipeline.mysql.ddl.tokens import words_in
 from cdc_pipeline.mysql.model.partitions import Partitioning
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, Default, MySqlType, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
@@ -64,13 +64,7 @@ def _partition_columns(partitioning: Partitioning) -> set[str]:
     if partitioning.subpartitioning is not None:
         names |= {name.casefold() for name in partitioning.subpartitioning.columns}
         expressions.append(partitioning.subpartitioning.expression)
-    for expression in expressions:
-        cursor = Cursor(expression)
-        while not cursor.at_end:
-            word = cursor.skip()
-            if word.kind in (Kind.WORD, Kind.QUOTED):
-                names.add(word.text.casefold())
-    return names
+    return names.union(*map(words_in, expressions))
 
 
 def stale_hash_gaps(origins: Iterable[ColumnOrigin], masks: Mapping[str, Mask]) -> list[Gap]:

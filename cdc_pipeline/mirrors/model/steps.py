@@ -111,6 +111,8 @@ class ChangeColumns(_InPlace):
     """Time of the DDL in ms, for defaults such as CURRENT_TIMESTAMP."""
     kept_columns: tuple[tuple[str, str], ...] = ()
     """Columns that upstream drops and the mirror keeps (`ddl_policy: keep`), as (former name, name in the mirror)."""
+    is_start: bool = True
+    """Whether the statement began in the second of `commit_ms`; if not, it began earlier."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,8 @@ class ChangeSourceRows(_InPlace):
     """The source table's new name, if it changes."""
     commit_ms: int = 0
     """Time of the DDL in ms, for defaults such as CURRENT_TIMESTAMP."""
+    is_start: bool = True
+    """Whether the statement began in the second of `commit_ms`; if not, it began earlier."""
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ class AlterPlanner:
         changed = with_conversion_gaps(
             with_renamed_gaps(changed, names_after(dropped, origins)), state, origins, self._draft.time_zone
         )
-        changed = self._draft.change_columns(state, changed, origins, event.commit_ms, kept)
+        changed = self._draft.change_columns(state, changed, origins, event, kept)
         record_effect(outcome, f"altered {state.name}", changed)
         if kept:
             outcome.effects.append(f"kept the dropped columns as {', '.join(new for _, new in kept)}")

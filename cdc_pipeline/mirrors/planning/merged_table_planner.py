@@ -284,8 +284,10 @@ class MergedTablePlanner:
         if any(current.schema.find(column.name) is None for column in target.schema.columns):
             current = self._add_columns(current, target.schema, moved)
         if moved or cleared:
-            rows = ChangeSourceRows(current, sources[0].name, tuple(moved), tuple(cleared), commit_ms=event.commit_ms)
-            self._change_rows(rows)
+            name, time, is_start = sources[0].name, event.commit_ms, event.is_start
+            self._change_rows(
+                ChangeSourceRows(current, name, tuple(moved), tuple(cleared), commit_ms=time, is_start=is_start)
+            )
         target = with_sources(replace(current, gaps=before.gaps), sources)
         if target == current:
             return current
@@ -324,4 +326,4 @@ class MergedTablePlanner:
         ]
         target = with_renamed_gaps(target, names_after([*dropped, *recomputed], ()))
         changed = with_conversion_gaps(target, current, origins, self._draft.time_zone)
-        return self._draft.change_columns(current, changed, origins, event.commit_ms, kept)
+        return self._draft.change_columns(current, changed, origins, event, kept)

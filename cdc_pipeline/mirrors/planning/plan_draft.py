@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.masks import Mask
     from cdc_pipeline.mysql.model.table import TableName
 
@@ -154,7 +155,7 @@ class PlanDraft:
         before: MirrorState,
         after: MirrorState,
         origins: tuple[ColumnOrigin, ...],
-        commit_ms: int = 0,
+        event: DdlEvent | None = None,
         kept: tuple[tuple[str, str], ...] = (),
         *,
         inherited_masks: Mapping[str, Mask] | None = None,
@@ -164,6 +165,7 @@ class PlanDraft:
 
         A masked column stays masked under its new name. The rules may mask further columns.
 
+        event: the statement that changes them; None: a change of the pipeline, after which rows keep their values.
         inherited_masks: masks that columns take over from other columns.
         is_refilled: the mirror is empty, and all of its rows are merged again.
         """
@@ -180,7 +182,8 @@ class PlanDraft:
             masked = self._rules.with_soft_delete(masked, self.key(masked))
         elif before.soft_delete_key is not None:
             masked = self._keep_soft_delete(before, masked, origins)
-        self.steps.append(ChangeColumns(before, masked, origins, commit_ms, kept))
+        commit_ms, is_start = (event.commit_ms, event.is_start) if event is not None else (0, False)
+        self.steps.append(ChangeColumns(before, masked, origins, commit_ms, kept, is_start))
         self.set_state(masked)
         return masked
 

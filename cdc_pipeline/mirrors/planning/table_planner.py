@@ -109,7 +109,7 @@ class TablePlanner:
         self, before: MirrorState, after: MirrorState, event: DdlEvent, *, is_refilled: bool = False
     ) -> MirrorState:
         origins = origins_by_name(before.schema, after.schema.columns)
-        return self._draft.change_columns(before, after, origins, event.commit_ms, is_refilled=is_refilled)
+        return self._draft.change_columns(before, after, origins, event, is_refilled=is_refilled)
 
     def create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Creates the table with the definition of another, if that is known."""

@@ -79,6 +79,9 @@ def read_column(cursor: Cursor) -> ParsedColumn:
     if not (cursor.at_end or cursor.at_any(",", ")", ";", *_AFTER_COLUMN)):
         raise cursor.error(f"unknown attribute of column {name!r}")
     nullable = attributes.nullable if attributes.nullable is not None else True
+    if attributes.nullable and kind.base == "timestamp" and attributes.default is None and not attributes.generated:
+        # unlike a TIMESTAMP without NULL, which may have another default (`default_value`)
+        attributes.default = Default("literal", None)
     column = Column(
         name=name,
         type=to_binary_type(attributes.kind),
@@ -220,11 +223,13 @@ def read_default(cursor: Cursor) -> Default:
         # the statement is UTF-8: with the introducer of another character set only ASCII keeps its meaning
         plain = introducer is None or introducer in _UTF8_CHARSETS or text.isascii()
         return Default("literal", text) if plain else Default("expression", cursor.text_since(start))
-    if cursor.at_kind(Kind.BITS):
-        return Default("bits", cursor.skip().text)
-    if cursor.at_kind(Kind.HEX):
-        digits = cursor.skip().text
-        return Default("hex", digits if len(digits) % 2 == 0 else "0" + digits)
+    if cursor.at_kind(Kind.BITS, Kind.HEX):
+        token = cursor.skip()
+        if introducer is not None and introducer not in _UTF8_CHARSETS:
+            return Default("expression", cursor.text_since(start))
+        if token.kind is Kind.BITS:
+            return Default("bits", token.text)
+        return Default("hex", token.text if len(token.text) % 2 == 0 else "0" + token.text)
     if cursor.at_any("+", "-") or cursor.at_kind(Kind.NUMBER):
         sign = "-" if cursor.accept_any("+", "-") == "-" else ""
         return Default("number", sign + cursor.take(Kind.NUMBER, what="a number").text)

@@ -237,6 +237,12 @@ class Cursor:
         return DdlSyntaxError(f"{message} at {words!r}", token.start)
 
 
+def words_in(expression: str) -> set[str]:
+    """All words and quoted names of an expression, in lower case: those that may be column names."""
+    _, tokens = _tokens(expression, Quoting.MYSQL)
+    return {token.text.casefold() for token in tokens if token.kind in (Kind.WORD, Kind.QUOTED)}
+
+
 def _tokens(sql: str, quoting: Quoting) -> tuple[str, list[Token]]:
     """The text with comments replaced by spaces, and its tokens. Positions do not change."""
     if len(sql) > MAX_STATEMENT_CHARACTERS:

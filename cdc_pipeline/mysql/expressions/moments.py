@@ -118,15 +118,19 @@ def timestamp_diff(unit: str, values: Sequence[Value], context: Context) -> Valu
 
 
 def now(values: Sequence[Value], context: Context) -> Value:
-    """NOW([digits]), as an instant."""
-    if context.now_ms is None:
+    """NOW([digits]), as an instant.
+
+    It is the start of the statement: doubtful if only a later time is known, or only its second.
+    """
+    if context.now is None:
         raise ExpressionError("the current time is not available in this expression")
     scale = constant_integer(values[0], "NOW") if values else 0
     if not 0 <= scale <= 6:
         raise ExpressionError(f"NOW({scale}): expected 0 to 6 digits")
     step = 10 ** max(6 - scale, 3)
-    micros = context.now_ms * 1000 // step * step
-    return Value(f"timestamp_micros({micros}L)", ValueKind.TIMESTAMP, scale=scale)
+    micros = context.now.ms * 1000 // step * step
+    doubt = None if context.now.is_start and scale == 0 else "true"
+    return Value(f"timestamp_micros({micros}L)", ValueKind.TIMESTAMP, doubt, scale=scale)
 
 
 def utc_now(values: Sequence[Value], context: Context) -> Value:

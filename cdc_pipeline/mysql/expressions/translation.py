@@ -33,6 +33,7 @@ from cdc_pipeline.mysql.expressions.time_zones import checked_zone
 from cdc_pipeline.mysql.expressions.values import (
     Context,
     ExpressionError,
+    Now,
     Value,
     ValueKind,
     to_condition,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ExpressionError",
+    "Now",
     "SparkExpression",
     "ValueKind",
     "translate",
@@ -68,25 +70,25 @@ class SparkExpression:
     """A Spark boolean, never NULL: true for rows whose value is uncertain. None if no row's value is uncertain."""
 
 
-def translate(expression: str, schema: TableSchema, time_zone: str, now_ms: int | None = None) -> SparkExpression:
+def translate(expression: str, schema: TableSchema, time_zone: str, now: Now | None = None) -> SparkExpression:
     """The value of a MySQL expression.
 
     `time_zone`: IANA zone of the upstream session, which gives TIMESTAMP columns and NOW() their local time.
-    `now_ms`: current time (ms since 1970, UTC); without it, NOW() and its synonyms raise ExpressionError.
+    `now`: time of the statement; without it, NOW() and its synonyms raise ExpressionError.
 
     Raises ExpressionError if the expression has no exact equivalent in Spark SQL.
     """
-    return _expression(value_of(expression, _context(schema, time_zone, now_ms)))
+    return _expression(value_of(expression, _context(schema, time_zone, now)))
 
 
 def translate_assignment(
-    expression: str, column: Column, schema: TableSchema, time_zone: str, now_ms: int | None = None
+    expression: str, column: Column, schema: TableSchema, time_zone: str, now: Now | None = None
 ) -> SparkExpression:
     """The value that a column stores when it is assigned the expression: of the column's Spark type, rounded and padded.
 
     The other arguments and errors are those of `translate`.
     """
-    context = _context(schema, time_zone, now_ms)
+    context = _context(schema, time_zone, now)
     return _expression(stored_value(value_of(expression, context), column.type, context))
 
 
@@ -99,8 +101,8 @@ def translate_condition(expression: str, schema: TableSchema, time_zone: str) ->
     return SparkExpression(to_condition(value), ValueKind.INTEGER, value.doubt)
 
 
-def _context(schema: TableSchema, time_zone: str, now_ms: int | None) -> Context:
-    return Context(schema, checked_zone(time_zone), now_ms)
+def _context(schema: TableSchema, time_zone: str, now: Now | None) -> Context:
+    return Context(schema, checked_zone(time_zone), now)
 
 
 def _expression(value: Value) -> SparkExpression:

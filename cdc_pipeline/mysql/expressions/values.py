@@ -90,14 +90,24 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class Now:
+    """The time of the statement that computes an expression."""
+
+    ms: int
+    """ms since 1970, UTC."""
+    is_start: bool
+    """Whether the statement began in the second of `ms`; if not, it began earlier."""
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """The inputs of an expression besides its text."""
 
     schema: TableSchema
     time_zone: str
     """IANA zone of the upstream session."""
-    now_ms: int | None
-    """Current time (ms since 1970, UTC); None if not given."""
+    now: Now | None
+    """None: the expression has no current time."""
 
 
 # ---- Spark SQL text

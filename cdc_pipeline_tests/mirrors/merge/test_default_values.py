@@ -12,8 +12,9 @@ from pyspark.sql.types import ArrayType, BinaryType
 
 from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.expressions.translation import Now
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
-from cdc_pipeline.mysql.model.table import Default
+from cdc_pipeline.mysql.model.table import Default, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mysql.model.table import Column
 
-_COMMIT_MS = 1_709_164_799_987  # 2024-02-28 23:59:59.987 UTC
+_NOW = Now(1_709_164_799_987, is_start=True)  # 2024-02-28 23:59:59.987 UTC
 
 # definition → the value as printed by Spark, binary as hex; None for NULL
 _DEFAULTS: dict[str, str | None] = {
@@ -213,7 +214,7 @@ _DEFAULTS: dict[str, str | None] = {
     "SET('a','B','c') DEFAULT 'a,a'": "a",
     "SET('a','B','c') DEFAULT 5": "a,c",
     "SET('1','2') DEFAULT '2'": "2",
-    # the current time: that of the DDL, with the column's fractional digits
+    # expressions; the current time is that of the DDL
     "TIMESTAMP DEFAULT CURRENT_TIMESTAMP": "2024-02-28 23:59:59",
     "TIMESTAMP(3) DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)": "2024-02-28 23:59:59.987",
     "TIMESTAMP(6) DEFAULT NOW(6)": "2024-02-28 23:59:59.987",
@@ -224,21 +225,21 @@ _DEFAULTS: dict[str, str | None] = {
     "DATETIME DEFAULT LOCALTIMESTAMP()": "2024-02-29 07:59:59",
     "DATETIME DEFAULT (NOW())": "2024-02-29 07:59:59",
     "DATETIME DEFAULT ((NOW()))": "2024-02-29 07:59:59",
+    "INT DEFAULT (1 + 1)": "2",
+    "JSON DEFAULT (JSON_ARRAY())": "[]",
+    "DATE DEFAULT (CURRENT_DATE)": "2024-02-29",
+    "VARCHAR(30) DEFAULT CURRENT_TIMESTAMP": "2024-02-29 07:59:59",
+    "DATETIME DEFAULT (NOW() + INTERVAL 1 DAY)": "2024-03-01 07:59:59",
 }
 
 # definition → error message
 _UNKNOWN = {
-    "VARCHAR(36) DEFAULT (UUID())": "its default (UUID()) cannot be computed",
-    "INT DEFAULT (1 + 1)": "its default (1 + 1) cannot be computed",
-    "DATE DEFAULT (CURRENT_DATE)": "its default (CURRENT_DATE) cannot be computed",
-    "VARCHAR(30) DEFAULT CURRENT_TIMESTAMP": "its default CURRENT_TIMESTAMP cannot be computed",
-    "DATETIME DEFAULT (NOW() + INTERVAL 1 DAY)": "its default (NOW() + INTERVAL 1 DAY) cannot be computed",
-    "BIGINT DEFAULT NEXT VALUE FOR s": "its default NEXT VALUE FOR s cannot be computed",
-    "JSON DEFAULT (JSON_ARRAY())": "its default (JSON_ARRAY()) cannot be computed",
+    "VARCHAR(36) DEFAULT (UUID())": "function UUID is not supported",
+    "BIGINT DEFAULT NEXT VALUE FOR s": "the expression cannot be parsed: NEXT VALUE FOR s",
     "INT DEFAULT 'x'": "its default 'x' is not a valid int",
     "TINYINT DEFAULT 300": "its default '300' is not a valid tinyint",
     "DECIMAL(3,1) DEFAULT 100": "its default '100' is not a valid decimal(3,1)",
-    "VARCHAR(9) DEFAULT _latin1 x'e9'": "its default \"x'e9'\" is not a valid varchar(9)",
+    "VARCHAR(9) DEFAULT _latin1 x'e9'": "_LATIN1 literal: its bytes are not UTF-8",
     "VARCHAR(9) CHARACTER SET gbk DEFAULT x'c4e3'": "its default \"x'c4e3'\" is not a valid varchar(9)",
     "DATE DEFAULT '2024-02-30'": "its default '2024-02-30' is not a valid date",
     "DATETIME DEFAULT 'soon'": "its default 'soon' is not a valid datetime",
@@ -254,7 +255,7 @@ _UNKNOWN = {
     "DOUBLE DEFAULT 1e9999999999": "its default '1e9999999999' is not a valid double",
     "INT DEFAULT 1e9999999999": "its default '1e9999999999' is not a valid int",
     "VARCHAR(9) DEFAULT 1e9999999999": "its default '1e9999999999' is not a valid varchar(9)",
-    "VARCHAR(9) DEFAULT _latin1'é'": "its default _latin1'é' cannot be computed",
+    "VARCHAR(9) DEFAULT _latin1'é'": "_LATIN1'é': the character set of the string is not supported",
     "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY": (
         "upstream numbers existing rows in an order that no message contains"
     ),
@@ -272,6 +273,10 @@ def _column(definition: str) -> Column:
     return created.schema.columns[0]
 
 
+def _schema(column: Column) -> TableSchema:
+    return TableSchema((column,))
+
+
 def _shown(filled: SparkColumn, column: Column) -> SparkColumn:
     kind = spark_type(column.type)
     if isinstance(kind, BinaryType):
@@ -283,7 +288,10 @@ def _shown(filled: SparkColumn, column: Column) -> SparkColumn:
 def values(spark: SparkSession) -> dict[str, tuple[str | None, str | None, str]]:
     """Definition → (the value, its type, the mirror's type), of all definitions in one query."""
     columns = {definition: _column(definition) for definition in _DEFAULTS}
-    filled = {definition: default_value(column, _COMMIT_MS, "Asia/Shanghai") for definition, column in columns.items()}
+    filled = {
+        definition: default_value(column, _schema(column), "Asia/Shanghai", _NOW)[0]
+        for definition, column in columns.items()
+    }
     given = {definition: cell for definition, cell in filled.items() if cell is not None}
     cells = [_shown(cell, columns[definition]) for definition, cell in given.items()]
     types = [F.typeof(cell) for cell in given.values()]
@@ -307,7 +315,7 @@ def test_default(definition: str, wanted: str | None, values: dict[str, tuple[st
 def test_default_without_a_known_value(definition: str, message: str) -> None:
     column = _column(definition)
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole message is compared
-        default_value(column, _COMMIT_MS, "Asia/Shanghai")
+        default_value(column, _schema(column), "Asia/Shanghai", _NOW)
     assert str(error.value) == message
 
 
@@ -319,11 +327,36 @@ def test_a_label_is_that_of_the_tables_collation() -> None:
     assert isinstance(accents, CreateTable)
     column = replace(binary.schema.columns[0], default=Default("literal", "Á"))
     with pytest.raises(ValueError, match="is no label"):
-        default_value(column, _COMMIT_MS, "UTC", binary.schema)
-    assert "á" in str(default_value(column, _COMMIT_MS, "UTC", accents.schema))
+        default_value(column, binary.schema, "UTC", _NOW)
+    assert "á" in str(default_value(column, accents.schema, "UTC", _NOW))
     (latin,) = parse_ddl("CREATE TABLE t (c VARCHAR(9) DEFAULT x'e9') CHARSET latin1", "db")
     assert isinstance(latin, CreateTable)
-    assert "é" in str(default_value(latin.schema.columns[0], _COMMIT_MS, "UTC", latin.schema))
+    assert "é" in str(default_value(latin.schema.columns[0], latin.schema, "UTC", _NOW))
+
+
+@pytest.mark.parametrize(
+    ("definition", "is_start", "is_sure"),
+    [
+        ("DATETIME DEFAULT CURRENT_TIMESTAMP", True, True),
+        ("DATETIME DEFAULT CURRENT_TIMESTAMP", False, False),
+        ("DATETIME(3) DEFAULT CURRENT_TIMESTAMP(3)", True, False),
+        ("DATETIME DEFAULT '2024-01-02'", False, True),
+        # TiDB has `explicit_defaults_for_timestamp`
+        ("TIMESTAMP", True, False),
+        ("TIMESTAMP", False, True),
+        ("TIMESTAMP NOT NULL", True, False),
+        ("TIMESTAMP NULL", True, True),
+        ("TIMESTAMP DEFAULT NULL", True, True),
+        ("DATETIME", True, True),
+    ],
+)
+@pytest.mark.usefixtures("spark")
+def test_the_start_of_the_statement_is_known_to_the_second_at_most(
+    definition: str, is_start: bool, is_sure: bool
+) -> None:
+    column = _column(definition)
+    _, doubtful = default_value(column, _schema(column), "UTC", replace(_NOW, is_start=is_start))
+    assert (doubtful is None) is is_sure
 
 
 _LITERAL = st.sampled_from(
@@ -339,4 +372,4 @@ def test_no_default_raises_but_what_it_says(definition: str, literal: str) -> No
     (created,) = parse_ddl(f"CREATE TABLE t (c {kind} DEFAULT {literal})", "db")
     if isinstance(created, CreateTable):
         with contextlib.suppress(ValueError):
-            default_value(created.schema.columns[0], _COMMIT_MS, "America/New_York", created.schema)
+            default_value(created.schema.columns[0], created.schema, "America/New_York", _NOW)

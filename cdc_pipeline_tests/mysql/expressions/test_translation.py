@@ -23,6 +23,7 @@ from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.expressions.translation import (
     ExpressionError,
+    Now,
     ValueKind,
     translate,
     translate_assignment,
@@ -91,9 +92,13 @@ def _expected(values: list[Any], rows: int) -> list[str | None]:
     return texts * rows if len(texts) == 1 else texts
 
 
+def _now(table: dict[str, Any]) -> Now | None:
+    return next((Now(table[key], key == "now") for key in ("now", "committed") if key in table), None)
+
+
 def _translations(table: dict[str, Any]) -> tuple[list[str], list[SparkExpression], list[list[Any]]]:
     """The names of the cases of a table, their translations, and the expected values."""
-    schema, zone, now = _schema(table["columns"]), table["zone"], table.get("now")
+    schema, zone, now = _schema(table["columns"]), table["zone"], _now(table)
     names, found, expected = [], [], []
     for text, *values in table["values"]:
         names.append(str(text))
@@ -207,7 +212,7 @@ def _extremes(kind: DataType) -> list[Any]:
 
 @pytest.mark.parametrize("table", _TABLES, ids=lambda table: table["table"])
 def test_no_row_fails_a_job(table: dict[str, Any], spark: SparkSession) -> None:
-    schema, zone, now = _schema(table["columns"]), table["zone"], table.get("now")
+    schema, zone, now = _schema(table["columns"]), table["zone"], _now(table)
     _, found, _ = _translations(table)
     for column in schema.columns:
         for kind in _TYPES_TO_STORE:

@@ -156,9 +156,28 @@ STORIES: dict[str, DdlStory] = {
                 3,
             )
         ],
-        [change("ALTER TABLE added ADD COLUMN e INT DEFAULT (id * 2), ADD COLUMN day DATE DEFAULT (CURRENT_DATE)", 20)]
+        [
+            change(
+                (
+                    "ALTER TABLE added ADD COLUMN e INT DEFAULT (id * 2), ADD COLUMN f INT DEFAULT (e + k), ADD COLU"
+                    "MN k INT DEFAULT 3"
+                ),
+                20,
+            )
+        ]
         + [change("ALTER TABLE added MODIFY g INT AS (n * 10) STORED", 21)],
-        {"db.added": Table(("id", "n", "g", "m", "h", "e", "day"), [("3", "7", "70", "5", "g70", "6", "2026-11-21")])},
+        {"db.added": Table(("id", "n", "g", "m", "h", "e", "f", "k"), [("3", "7", "70", "5", "g70", "6", "9", "3")])},
+    ),
+    "defaults_of_the_time_when_a_statement_began": DdlStory(
+        [create("began", 1), put("began", 2, "1", "a"), create("began_empty", 1)],
+        [
+            change("ALTER TABLE began ADD COLUMN day DATE DEFAULT (CURRENT_DATE)", 20),
+            change("ALTER TABLE began_empty ADD COLUMN at DATETIME DEFAULT CURRENT_TIMESTAMP", 20),
+        ],
+        {
+            "db.began": Table(("id", "v", "day"), [("1", "a", "2026-11-21")], gaps=True),
+            "db.began_empty": Table(("id", "v", "at"), []),
+        },
     ),
     "an_outdated_definition_that_comes_late": DdlStory(
         [of("INSERT", "outdated", 2, {"id": "1", "v": "a"}, _LATE)],
