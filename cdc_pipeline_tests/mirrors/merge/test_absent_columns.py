@@ -56,7 +56,7 @@ def _uk(kind: str, step: int, code: str, value: str, old: dict[str, str | None] 
 FIRST = (
     *(
         canal_ddl(f"CREATE TABLE {name} {_COLUMNS}", 1, table=name, kind="CREATE")
-        for name in ("kept", "lost", "chosen", "sparse", "filtered")
+        for name in ("kept", "lost", "chosen", "sparse", "filtered", "stamped")
     ),
     _canal("INSERT", "kept", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}),
     _canal("INSERT", "kept", 2, {"id": "2", "v": "b", "b": "text", "n": "2"}),
@@ -82,6 +82,7 @@ FIRST = (
     ),
     _canal("INSERT", "filtered", 2, {"id": "1", "v": "a", "n": "1"}),
     _canal("INSERT", "filtered", 2, {"id": "2", "v": "b", "n": "2"}),
+    _canal("INSERT", "stamped", 2, {"id": "1", "v": "a", "b": "x", "n": "1"}),
     _uk("INSERT", 2, "A", "one"),
     _uk("INSERT", 2, "a", "two"),
     _uk("INSERT", 3, "b ", "three"),
@@ -108,6 +109,8 @@ SECOND = (
     # the message names the key: a column that is not sent has changed
     _canal("UPDATE", "filtered", 5, {"id": "1", "v": "aa", "n": "1"}),
     _canal("UPDATE", "filtered", 6, {"id": "3", "v": "b", "n": "2"}, {"id": "2"}),
+    # the binlog does not tell whether the server has `explicit_defaults_for_timestamp`
+    canal_ddl("ALTER TABLE stamped ADD COLUMN at TIMESTAMP, ADD COLUMN since TIMESTAMP", 5, table="stamped"),
     _uk("UPDATE", 5, "A", "uno", {"v": "one"}),
     _uk("UPDATE", 6, "b", "three", {"code": "b "}),
     _uk("DELETE", 7, "a", "two"),
@@ -130,6 +133,7 @@ EXPECTED = {
     "filtered": [[(1, "a", None, 1), (2, "b", None, 2)], [(1, "aa", None, 1), (3, "b", None, 2)]],
     # the key is declared by `keys` of the pipeline only
     "declared": [[(1, "c", "long", 1), (2, "b", "text", 2)], [(1, "c", "long", 1), (2, "b", "text", 22)]],
+    "stamped": [[(1, "a", "x", 1)], [(1, "a", "x", 1, None, None)]],
     "uk": [[("A", "one"), ("a", "two"), ("b ", "three")], [("A", "uno"), ("b", "three")]],
 }
 GAPS = {
@@ -145,6 +149,7 @@ GAPS = {
     ),
     "filtered": ("rows came without some columns",),
     "declared": (),
+    "stamped": ("column at: 1 older row(s) may differ from what upstream computes",),
     "uk": ("no CREATE TABLE was seen",),
 }
 
