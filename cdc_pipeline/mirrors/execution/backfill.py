@@ -67,6 +67,7 @@ def backfill_columns(context: StepContext, step: ChangeColumns, rewritten: Set[s
             context.add_gaps(doubts, commits.for_gaps(_FIRST + part))
             _write_values(context, values, commits(_FIRST + part), step)
         part += 1
+    gaps += _replaced_nulls(context, step)
     context.add_gaps(gaps, commits.for_gaps(commits.last))
 
 
@@ -137,6 +138,28 @@ def _doubts(context: StepContext, values: Values, step: ChangeColumns) -> list[G
     return [
         Gap(GapKind.UNSURE_FORMULA, f"{count} older row(s) may differ from what upstream computes", name)
         for name, count in zip(doubts, found, strict=True)
+        if count
+    ]
+
+
+def _replaced_nulls(context: StepContext, step: ChangeColumns) -> list[Gap]:
+    """The gaps of columns that became NOT NULL and are NULL in some rows. In a merged mirror other tables may have NULL."""
+    masks = dict(step.state.masks)
+    names = [
+        origin.after.name for origin in step.origins if origin.loses_nulls and masks.get(origin.after.name) != NULL
+    ]
+    if not names or step.state.source_tables is not None:
+        return []
+    counts = [F.count(F.when(F.col(quoted(name)).isNull(), 1)).alias(f"n{index}") for index, name in enumerate(names)]
+    found = live_rows(context.mirror(), keeps_deleted=step.state.has_soft_delete).agg(*counts).first()
+    assert found is not None
+    return [
+        Gap(
+            GapKind.NO_EXACT_EQUIVALENT,
+            f"{count} older row(s) have NULL, which upstream replaced: it is NOT NULL now",
+            name,
+        )
+        for name, count in zip(names, found, strict=True)
         if count
     ]
 

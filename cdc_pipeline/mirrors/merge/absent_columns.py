@@ -52,5 +52,6 @@ def with_default(cell: SparkColumn, name: str, default: SparkColumn | None) -> S
     """The column's cell, or its default in a Canal INSERT without the column. Uses columns of `net_changes`."""
     if default is None:
         return cell
-    absent = F.col("replaces_row") & has_trait(Trait.ABSENT_IS_DEFAULT) & ~F.map_contains_key("after", F.lit(name))
+    is_inserted = F.col("replaces_row") & ~F.col("moved")
+    absent = is_inserted & has_trait(Trait.ABSENT_IS_DEFAULT) & ~F.map_contains_key("after", F.lit(name))
     return F.when(F.coalesce(absent, F.lit(False)), default).otherwise(cell)

@@ -108,10 +108,12 @@ class RowMerger:
         computed = ComputedValues(allow_null_on_error(session), state) if state.computed_shown else None
         target = Target(state, row_set.columns, row_set.keyless, computed)
         rows, encoding, gaps = self._rows(session, step, row_set, target)
-        if step.absent and (unknown := count_unknown_rows(session, path, rows, target)):
+        named = {gap.column for gap in state.gaps if gap.kind is GapKind.PARTIAL_IMAGES}
+        absent = [name for name in step.absent if name not in named]
+        if absent and (unknown := count_unknown_rows(session, path, rows, target)):
             message = (
-                f"{unknown} row(s) were updated without some columns and did not exist in the mirror, so these columns are "
-                f"NULL: {', '.join(step.absent)}"
+                f"{unknown} row(s) were updated without some columns and did not exist in the mirror under their key, so "
+                f"these columns are NULL: {', '.join(absent)}"
             )
             gaps = (*gaps, Gap(GapKind.UNKNOWN_ROWS, message))
         found = row_findings(rows, keyless=target.keyless)

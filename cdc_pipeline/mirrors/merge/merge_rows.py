@@ -44,7 +44,8 @@ class Merged:
 def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target, encoding: RowEncoding) -> Merged:
     """Deletes and upserts by key. `spark`, also the session of `rows`, is the commit's own one (`delta.commit_session`).
 
-    A row that lacks absent columns keeps the mirror's values of these, and of generated columns.
+    A row that lacks absent columns keeps the mirror's values of these, and of generated columns, unless it came from
+    another key.
     """
     state, names = target.state, target.schema.column_names
     # Below a watermark nothing older can arrive. Without watermarks redelivery may bring an old change, which must not
@@ -55,7 +56,7 @@ def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target,
     if encoding.absent:
         flags |= dict.fromkeys(encoding.generated, "replaces_row")
     kept = {
-        name: f"CASE WHEN s.{flag} THEN s.{value_column(indexes[name])} ELSE t.{quoted(name)} END"
+        name: f"CASE WHEN s.{flag} OR s.moved THEN s.{value_column(indexes[name])} ELSE t.{quoted(name)} END"
         for name, flag in flags.items()
     }
     inserted = _inserted_values(target)
@@ -79,13 +80,14 @@ def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target,
 
 
 def count_unknown_rows(spark: SparkSession, path: str, rows: DataFrame, target: Target) -> int:
-    """Number of rows with a partial image whose earlier values the mirror does not have.
+    """Number of rows with a partial image whose earlier values the mirror does not have, at least not under their key.
 
     Rows that were sent with their handle key only are not counted: `row_findings` reports them.
     """
     partial = rows.where("NOT replaces_row AND NOT deleted AND key_only_since IS NULL AND size(bad) = 0")
     mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=target.state.has_soft_delete)
-    return partial.alias("s").join(mirror.alias("t"), F.expr(_same_key(target)), "left_anti").count()
+    condition = F.expr(f"NOT s.moved AND {_same_key(target)}")
+    return partial.alias("s").join(mirror.alias("t"), condition, "left_anti").count()
 
 
 def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, target: Target) -> Merged:

@@ -82,6 +82,7 @@ def net_changes(entries: RowEntries) -> DataFrame:
     - `dialect`, `_commit_ts`, `_topic`, `_partition`, `_offset` of the last change
     - `after` map: the last image; of a deleted row only with `soft_delete`
     - `replaces_row` boolean: false if absent columns of `after` keep the mirror's values
+    - `moved` boolean: the row came from another key, where its absent columns had their values
     - `key_only_since` struct(commit_ts, topic, partition, offset): the first of the last changes that have nothing but the
       handle key (`only_key`); NULL if the last change has more
     - `contested` boolean: the changes came in several partitions without TSOs; `contested_keys` decides which is the last
@@ -225,7 +226,8 @@ def last_order() -> Column:
 
 
 def grouped(entries: RowEntries, order: Column, *more: Column) -> DataFrame:
-    """One row per identity: `last` (`LAST` and `after` by this order), `replaces_row`, `key_only_since`, `delta`, `more`."""
+    """One row per identity: `last` (`LAST` and `after` by this order), `replaces_row`, `moved`, `key_only_since`, `delta`,
+    `more`."""
     if not entries.partial:
         return _last_images(entries.frame, order, more)
     full, partial = (entries.frame.where(condition) for condition in ("NOT partial", "partial"))
@@ -237,7 +239,13 @@ def _last_images(entries: DataFrame, order: Column, more: Sequence[Column]) -> D
     return (
         _by_identity(entries)
         .agg(F.max_by(F.struct(*LAST, "after"), order).alias("last"), _delta(), *more)
-        .withColumns({"replaces_row": F.lit(True), "key_only_since": F.lit(None).cast(_ORIGIN_TYPE)})
+        .withColumns(
+            {
+                "replaces_row": F.lit(True),
+                "moved": F.lit(False),
+                "key_only_since": F.lit(None).cast(_ORIGIN_TYPE),
+            }
+        )
     )
 
 
@@ -264,6 +272,7 @@ def _folded_images(entries: DataFrame, order: Column, more: Sequence[Column]) ->
             {
                 "last": F.col("last").withField("after", F.col("fold.after")),
                 "replaces_row": F.col("fold.replaces_row"),
+                "moved": F.col("fold.moved"),
                 "key_only_since": F.col("fold.key_only_since"),
             }
         )
@@ -278,15 +287,18 @@ def _apply_change(row: Column, change: Column) -> Column:
     starts_row = (change["op"] == "INSERT") | change["moved"]
     after = F.when(starts_row | row["after"].isNull(), image).otherwise(F.map_concat(row["after"], image))
     replaces_row = starts_row | row["replaces_row"]
+    moved = F.when(starts_row, change["moved"]).otherwise(row["moved"])
     since = change["key_only_since"]
     since = F.when(starts_row | since.isNull(), since).otherwise(F.coalesce(row["key_only_since"], since))
-    new_row = F.struct(after.alias("after"), replaces_row.alias("replaces_row"), since.alias("key_only_since"))
+    new_row = F.struct(
+        after.alias("after"), replaces_row.alias("replaces_row"), moved.alias("moved"), since.alias("key_only_since")
+    )
     return F.when((change["sign"] < 0) & ~change["soft_delete"], _no_row()).otherwise(new_row)
 
 
 def _no_row() -> Column:
     return F.expr(
-        "named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'replaces_row', false, "
+        "named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'replaces_row', false, 'moved', false, "
         f"'key_only_since', CAST(NULL AS {_ORIGIN_TYPE}))"
     )
 
@@ -326,6 +338,7 @@ def net_rows(
         F.col("last.partition").alias("_partition"),
         F.col("last.offset").alias("_offset"),
         "replaces_row",
+        "moved",
         "key_only_since",
         contested.alias("contested"),
         (no if update_only is None else update_only).alias("update_only"),

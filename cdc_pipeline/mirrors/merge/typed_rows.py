@@ -86,11 +86,11 @@ def has_column(index: int) -> str:
 def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFrame:
     """The rows of `net` (`net_changes`, one step) with typed values.
 
-    `key`, `after`, `deleted`, `delta`, `counts`, `update_only`, `order_unknown`, `key_only_since` and the metadata columns
-    stay as they are. Other columns:
+    `key`, `after`, `deleted`, `delta`, `counts`, `moved`, `update_only`, `order_unknown`, `key_only_since` and the metadata
+    columns stay as they are. Other columns:
 
     - `value_<i>`: the value of column i of the schema, not masked.
-    - `has_<i>` boolean, for absent columns only: false if the mirror's value stays.
+    - `has_<i>` boolean, for absent columns only: false if the mirror's value stays, or is unknown (`moved`).
     - `replaces_row` boolean: true if all `has_<i>` are true.
     - `has_full_image` boolean: false if the row came with its handle key only and `after` lacks an absent column. For a
       deleted row it equals `replaces_row`.
@@ -119,6 +119,7 @@ def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFra
         *(cell.value.alias(value_column(index)) for index, cell in enumerate(cells)),
         *(cell.has.alias(has_column(index)) for index, cell in enumerate(cells) if cell.has is not None),
         replaces_row.alias("replaces_row"),
+        "moved",
         "key_only_since",
         has_full_image.alias("has_full_image"),
         *METADATA.names,
@@ -152,7 +153,7 @@ class _Cell:
     is_sent: Column | None
     """Whether `after` has the column. None: all rows have it."""
     has: Column | None
-    """False if the mirror's value stays. None: all rows have the column."""
+    """False if the mirror's value stays, or is unknown. None: all rows have the column."""
 
 
 def _cell(
@@ -174,7 +175,7 @@ def _cell(
         (name, F.when(~deleted, text) if key_index is None else text, kind),
         damaged,
         is_sent,
-        None if is_sent is None else F.col("replaces_row") | is_sent,
+        None if is_sent is None else (F.col("replaces_row") & ~F.col("moved")) | is_sent,
     )
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
     from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
     from cdc_pipeline.mysql.model.schema_changes import Clause
-    from cdc_pipeline.mysql.model.table import TableName, TableSchema
+    from cdc_pipeline.mysql.model.table import Default, TableName, TableSchema
 
 
 class AlterPlanner:
@@ -78,14 +78,21 @@ class AlterPlanner:
             refuse(self._draft, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
             return
         changed = replace(base, schema=schema)
-        moves = moves_values(base.schema, clauses)
-        if moves or row_shape(schema) != row_shape(state.schema) or base is not state:
+        changes_columns = (
+            moves_values(base.schema, clauses)
+            or any(origin.loses_nulls for origin in altered_origins(base.schema, schema, clauses))
+            or row_shape(schema) != row_shape(state.schema)
+            or base is not state
+        )
+        if changes_columns or _defaults(schema) != _defaults(state.schema):
+            # rows without a column have its default as of their time
             self._draft.flush_rows(name)
             current = self._draft.state(name)
             assert current is not None
             if current is not state:  # the rows have widened it: apply the clauses to the widened schema
                 self._alter_definition(name, clauses, event, outcome)
                 return
+        if changes_columns:
             # without the old masks: an added column may have the name of a dropped, masked one, and needs its default
             self._change_columns(state, base, replace(changed, schema=schema, masks=()), clauses, event, outcome)
         elif schema != state.schema:
@@ -235,6 +242,10 @@ def rows_to_delete(
         return rows_below(schema, clause.bound, time_zone)
     missing_ok = isinstance(clause, DropPartition) and clause.if_exists
     return rows_of_partitions(schema, clause.names, time_zone, missing_ok=missing_ok, tidb=_is_tidb(event))
+
+
+def _defaults(schema: TableSchema) -> dict[str, Default | None]:
+    return {column.name: column.default for column in schema.columns}
 
 
 def _is_tidb(event: DdlEvent) -> bool:

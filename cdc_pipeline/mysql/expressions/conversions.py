@@ -83,7 +83,7 @@ def _is_exact(old: MySqlType, new: MySqlType) -> bool:
         return _decimal_is_exact(old, new)
     if before != after:
         if before == "enum" and after in TEXT_TYPES:
-            return after != "char" and _size(new) >= max(map(len, old.members), default=0)
+            return after != "char" and bool(old.members) and _size(new) >= max(map(len, old.members))
         return ((before, after) == ("float", "double") and not new.params and not new.unsigned) or {
             before,
             after,
@@ -96,6 +96,8 @@ def _is_exact(old: MySqlType, new: MySqlType) -> bool:
         return old.params == new.params  # a longer BINARY is padded, a different scale rounds
     if before == "bit":
         return _digits(new) >= _digits(old)
+    if adds_labels(old, new):
+        return False  # the new labels need not be those of the stored numbers
     if before == "enum":
         return set(old.members) <= set(new.members)
     if before == "set":

@@ -161,6 +161,17 @@ class ColumnOrigin:
     after: Column
     before: Column | None
 
+    @property
+    def loses_nulls(self) -> bool:
+        """Whether NULLs of the column have another value after the change, because it became NOT NULL.
+
+        A strict server rejects the statement if there are any; others replace them by the type's zero. A mirror cannot tell
+        a zero date from NULL.
+        """
+        before, after = self.before, self.after
+        is_tightened = before is not None and before.nullable and not after.nullable
+        return is_tightened and after.generated is None and after.type.base not in ("date", "datetime")
+
 
 def origins_by_name(before: TableSchema, columns: Iterable[Column]) -> tuple[ColumnOrigin, ...]:
     """The origin of each column: the column of the same name in `before`."""

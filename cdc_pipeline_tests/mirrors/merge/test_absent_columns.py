@@ -56,7 +56,7 @@ def _uk(kind: str, step: int, code: str, value: str, old: dict[str, str | None] 
 FIRST = (
     *(
         canal_ddl(f"CREATE TABLE {name} {_COLUMNS}", 1, table=name, kind="CREATE")
-        for name in ("kept", "lost", "chosen", "sparse", "filtered", "stamped")
+        for name in ("kept", "lost", "chosen", "sparse", "filtered", "stamped", "tightened", "other")
     ),
     _canal("INSERT", "kept", 2, {"id": "1", "v": "a", "b": "long", "n": "1"}),
     _canal("INSERT", "kept", 2, {"id": "2", "v": "b", "b": "text", "n": "2"}),
@@ -83,6 +83,12 @@ FIRST = (
     _canal("INSERT", "filtered", 2, {"id": "1", "v": "a", "n": "1"}),
     _canal("INSERT", "filtered", 2, {"id": "2", "v": "b", "n": "2"}),
     _canal("INSERT", "stamped", 2, {"id": "1", "v": "a", "b": "x", "n": "1"}),
+    _canal("INSERT", "tightened", 2, {"id": "1", "v": None, "b": "x", "n": "1"}),
+    _canal("INSERT", "tightened", 2, {"id": "2", "v": "b", "b": "x", "n": "1"}),
+    # each row has the default of its time
+    _canal("INSERT", "other", 2, {"id": "1"}),
+    canal_ddl("ALTER TABLE other ALTER v SET DEFAULT 'new'", 3, table="other"),
+    _canal("INSERT", "other", 4, {"id": "2"}),
     _uk("INSERT", 2, "A", "one"),
     _uk("INSERT", 2, "a", "two"),
     _uk("INSERT", 3, "b ", "three"),
@@ -97,6 +103,9 @@ SECOND = (
     # an UPDATE of the key without its text column, and an UPDATE of an unknown row
     _canal("UPDATE", "lost", 5, {"id": "5", "v": "a", "n": "1"}, {"id": "1"}),
     _canal("UPDATE", "lost", 6, {"id": "9", "v": "z", "n": "9"}, {"v": "y"}),
+    # MINIMAL: under the new key its other columns are unknown, and have no defaults
+    _canal("UPDATE", "lost", 7, {"id": "10"}, {"id": "9"}),
+    _canal("INSERT", "lost", 7, {"id": "11"}),
     _sparse("UPDATE", "sparse", 5, {"id": "1", "v": "a", "b": None, "n": "1"}, {}),
     _sparse("UPDATE", "sparse", 6, {"id": "3", "v": "b", "b": None, "n": "2"}, {"id": "2"}),
     # MINIMAL: which rows these are is unknown
@@ -111,6 +120,8 @@ SECOND = (
     _canal("UPDATE", "filtered", 6, {"id": "3", "v": "b", "n": "2"}, {"id": "2"}),
     # the binlog does not tell whether the server has `explicit_defaults_for_timestamp`
     canal_ddl("ALTER TABLE stamped ADD COLUMN at TIMESTAMP, ADD COLUMN since TIMESTAMP", 5, table="stamped"),
+    # only a server without strict mode accepts it, and replaces the NULL
+    canal_ddl("ALTER TABLE tightened MODIFY v VARCHAR(20) NOT NULL", 5, table="tightened"),
     _uk("UPDATE", 5, "A", "uno", {"v": "one"}),
     _uk("UPDATE", 6, "b", "three", {"code": "b "}),
     _uk("DELETE", 7, "a", "two"),
@@ -120,7 +131,7 @@ EXPECTED = {
         [(1, None, "long", 1), (2, "b", "text", 2), (3, "dv", None, 7), (4, "dv", "x", 4)],
         [(1, None, "long", 1), (2, "c", "text", 22), (3, "dv", None, 7), (4, "dv", None, 44)],
     ],
-    "lost": [[(1, "a", "long", 1)], [(5, "a", None, 1), (9, "z", None, 9)]],
+    "lost": [[(1, "a", "long", 1)], [(10, None, None, None), (11, "dv", None, 7), (5, "a", None, 1)]],
     "chosen": [[(1, None, "y", 1)]] * 2,
     "sparse": [
         [(1, None, None, 1), (2, "b", None, 2)],
@@ -134,12 +145,15 @@ EXPECTED = {
     # the key is declared by `keys` of the pipeline only
     "declared": [[(1, "c", "long", 1), (2, "b", "text", 2)], [(1, "c", "long", 1), (2, "b", "text", 22)]],
     "stamped": [[(1, "a", "x", 1)], [(1, "a", "x", 1, None, None)]],
+    "tightened": [[(1, None, "x", 1), (2, "b", "x", 1)]] * 2,
+    "other": [[(1, "dv", None, 7), (2, "new", None, 7)]] * 2,
     "uk": [[("A", "one"), ("a", "two"), ("b ", "three")], [("A", "uno"), ("b", "three")]],
 }
 GAPS = {
     "kept": (),
     "lost": (
-        "1 row(s) were updated without some columns and did not exist in the mirror, so these columns are NULL: b",
+        "2 row(s) were updated without some columns and did not exist in the mirror under their key, so these columns are "
+        "NULL: v, b, n",
     ),
     "chosen": ("rows came without some columns",),
     "sparse": ("2 row(s) with values that their types cannot hold: see dead_letters",),
@@ -150,6 +164,8 @@ GAPS = {
     "filtered": ("rows came without some columns",),
     "declared": (),
     "stamped": ("column at: 1 older row(s) may differ from what upstream computes",),
+    "tightened": ("column v: 1 older row(s) have NULL, which upstream replaced: it is NOT NULL now",),
+    "other": (),
     "uk": ("no CREATE TABLE was seen",),
 }
 

@@ -56,6 +56,10 @@ UNSURE = [
     ("enum('a','b')", "enum('a')"),
     ("set('a','b')", "set('b','a')"),
     ("timestamp", "datetime"),
+    # the labels are not known, only their numbers
+    ("enum", "enum('a','b')"),
+    ("set", "set('a')"),
+    ("enum", "varchar(9)"),
 ]
 
 
