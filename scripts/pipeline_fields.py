@@ -6,6 +6,8 @@ import types
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
+import dagster as dg
+
 from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
 from cdc_pipeline.component.computed_field import ComputedField
 from cdc_pipeline.component.notify_field import EmailSettings, NotifySettings
@@ -58,10 +60,7 @@ def document() -> str:
 
 
 def _section(title: str, model: Any) -> str:
-    rows = [
-        f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {_text(field)} |"
-        for name, field in _fields(model)
-    ]
+    rows = [f"| `{name}` | {_types(field)} | {_default(field)} | {_text(field)} |" for name, field in _fields(model)]
     about = " ".join((model.__doc__ or "").split("\n\n")[0].split())
     return (
         f"\n## {title}\n\n{about}\n\n| field | type | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
@@ -87,6 +86,14 @@ def _default(field: Any) -> str:
 
 def _text(field: Any) -> str:
     return " ".join((field.description or "").split()).replace("|", "\\|")
+
+
+def _types(field: Any) -> str:
+    """The type, and before it `text` if the YAML may have a text instead of a list or mapping."""
+    resolvers = [item for item in field.metadata if isinstance(item, dg.Resolver)]
+    has_text = any(str in get_args(resolver.model_field_type) for resolver in resolvers)
+    is_short = has_text and get_origin(field.annotation) in (None, list)
+    return f"{'text or ' if is_short else ''}{_type(field.annotation)}"
 
 
 def _type(annotation: Any) -> str:
