@@ -49,13 +49,14 @@ def backfill_columns(context: StepContext, step: ChangeColumns, rewritten: Set[s
     nulls = {name for name, mask in step.state.masks if mask == NULL}
     added = {origin.after.name for origin in step.origins if origin.before is None}
     due = (_columns_to_generate(step, rewritten) | added) - nulls
-    remaining = [column for column in step.state.schema.columns if column.name in due]
+    # not from the state, whose schema has no masked defaults
+    remaining = [origin.after for origin in step.origins if origin.after.name in due]
     part = 0
     while remaining:
         unfilled = {column.name for column in remaining}
         ready = [column for column in remaining if not (_read_columns(column, step) - {column.name}) & unfilled]
         if not ready:
-            gaps += [_null(column, "its expression depends on itself") for column in remaining]
+            gaps += [_null(column, "its default or expression depends on itself") for column in remaining]
             break
         values = _defaults([column for column in ready if column.generated is None], step, context.time_zone, gaps)
         for column in ready:
@@ -102,7 +103,7 @@ def _defaults(columns: Iterable[UpstreamColumn], step: ChangeColumns, time_zone:
     now = Now(step.commit_ms, step.is_start)
     for column in columns:
         try:
-            value, doubtful = default_value(column, step.state.shown_schema, time_zone, now)
+            value, doubtful = default_value(column, step.state.schema, time_zone, now, step.state.shown_schema)
             if value is not None:
                 found[column.name] = (value, doubtful)
         except ValueError as error:
@@ -143,22 +144,24 @@ def _doubts(context: StepContext, values: Values, step: ChangeColumns) -> list[G
 
 
 def _replaced_nulls(context: StepContext, step: ChangeColumns) -> list[Gap]:
-    """The gaps of columns that became NOT NULL and are NULL in some rows. In a merged mirror other tables may have NULL."""
+    """The gaps of columns that became NOT NULL and are NULL in some rows.
+
+    None in a merged mirror, where other tables may have NULL, and if the definition was only learnt.
+    """
     masks = dict(step.state.masks)
     names = [
         origin.after.name for origin in step.origins if origin.loses_nulls and masks.get(origin.after.name) != NULL
     ]
-    if not names or step.state.source_tables is not None:
+    is_learnt = step.before.inferred and not step.state.inferred
+    if not names or is_learnt or step.state.source_tables is not None:
         return []
+    if is_committed(context.spark, context.path, context.commits(context.commits.last)):
+        return []  # a resumed cut: later steps may have dropped or renamed the columns
     counts = [F.count(F.when(F.col(quoted(name)).isNull(), 1)).alias(f"n{index}") for index, name in enumerate(names)]
     found = live_rows(context.mirror(), keeps_deleted=step.state.has_soft_delete).agg(*counts).first()
     assert found is not None
     return [
-        Gap(
-            GapKind.NO_EXACT_EQUIVALENT,
-            f"{count} older row(s) have NULL, which upstream replaced: it is NOT NULL now",
-            name,
-        )
+        Gap(GapKind.NO_EXACT_EQUIVALENT, f"{count} older row(s) have NULL, but the column is NOT NULL now", name)
         for name, count in zip(names, found, strict=True)
         if count
     ]

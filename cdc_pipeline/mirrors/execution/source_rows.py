@@ -108,9 +108,12 @@ def _null(step: ChangeSourceRows, column: UpstreamColumn, reason: str) -> Gap:
 def _default(step: ChangeSourceRows, column: UpstreamColumn, time_zone: str) -> tuple[Column, Column | None]:
     default = column.default
     if default is not None and default.kind == "expression":
-        changed = {origin.after.name.casefold() for origin in step.origins} & words_in(default.value or "")
-        if changed:
-            raise ValueError(f"its default reads {', '.join(sorted(changed))}, which the statement changes too")
+        changed = {name.casefold() for name in (*(origin.after.name for origin in step.origins), *step.cleared)}
+        read = (changed - {column.name.casefold()}) & words_in(default.value or "")
+        if read:
+            raise ValueError(f"its default reads {', '.join(sorted(read))}, which the statement changes too")
     now = Now(step.commit_ms, step.is_start)
-    value, doubtful = default_value(column, step.state.shown_schema, time_zone, now)
+    # alone: the TIMESTAMP of another source table is not the first one of this table
+    alone = step.state.schema.with_columns((column,))
+    value, doubtful = default_value(column, alone, time_zone, now, step.state.shown_schema)
     return F.lit(None) if value is None else value, doubtful

@@ -1,8 +1,8 @@
 """Rows whose image lacks columns: an absent column is not NULL.
 
 An UPDATE without a column leaves it unchanged (binlog_row_image NOBLOB, MINIMAL). A Canal INSERT without a column means
-the column's default, because MINIMAL logs only what the statement set (canal-facts 16). In other cases the value is
-unknown: the mirror stores NULL and gets a gap.
+the column's default, because MINIMAL logs only what the statement set (canal-facts 16). In other cases, such as an UPDATE
+that moves the row to another key, the value is unknown: the mirror stores NULL and gets a gap.
 
 A TiCDC row that is too large for a message is sent with its handle key only (ticdc-facts §7). The mirror keeps the earlier
 values of its absent columns and gets a gap, unless a copy of the change or a later change of the cut has all columns.

@@ -110,7 +110,7 @@ class RowMerger:
         rows, encoding, gaps = self._rows(session, step, row_set, target)
         named = {gap.column for gap in state.gaps if gap.kind is GapKind.PARTIAL_IMAGES}
         absent = [name for name in step.absent if name not in named]
-        if absent and (unknown := count_unknown_rows(session, path, rows, target)):
+        if absent and (unknown := count_unknown_rows(session, path, rows, target, absent)):
             message = (
                 f"{unknown} row(s) were updated without some columns and did not exist in the mirror under their key, so "
                 f"these columns are NULL: {', '.join(absent)}"

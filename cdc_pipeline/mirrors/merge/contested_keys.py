@@ -119,7 +119,10 @@ def _resolved_rows(summaries: DataFrame) -> DataFrame:
     # a row that is not new would be filtered, and its gap with it
     unknown = F.when(order_unknown & ~last["is_new"], F.coalesce("last_new", "last")).otherwise(last)
     row = F.when(exists, last_write.withField("after", image)).when(decided & (balance < 0), deleted).otherwise(unknown)
-    return net_rows(summaries.withColumn("last", row), update_only=exists & (balance == 0), order_unknown=order_unknown)
+    # the fold ended with the DELETE: it does not tell what the write before it lacked
+    moved = F.col("moved") | (exists & (last["sign"] < 0) & ~F.col("replaces_row"))
+    summaries = summaries.withColumns({"last": row, "moved": moved})
+    return net_rows(summaries, update_only=exists & (balance == 0), order_unknown=order_unknown)
 
 
 def _in_several_partitions(condition: Column) -> Column:

@@ -63,20 +63,20 @@ _TIME = re.compile(r"(?:(\d+) )?(\d+):(\d\d?)(?::(\d\d?)(?:\.(\d*))?)?|(?:(\d+) 
 
 
 def default_value(
-    column: Column, schema: TableSchema, time_zone: str, now: Now | None = None
+    column: Column, schema: TableSchema, time_zone: str, now: Now | None = None, shown: TableSchema | None = None
 ) -> tuple[SparkColumn | None, SparkColumn | None]:
     """The default as a typed value (None for NULL), and a boolean that is true where upstream's may differ (None: nowhere).
 
     A NOT NULL column without a default gets its type's zero (ticdc-facts §10).
 
-    `schema`: the table, whose columns an expression may read, and from which the column may inherit its collation.
+    `schema`: the table. `shown`: its columns that an expression may read; None: all.
     `time_zone`: zone of the encoder. `now`: time of the statement that adds the column; None: the default is constant.
 
     Raises ValueError if the value is unknown.
     """
     default = column.default
     if default is not None and default.kind == "expression" and default.value is not None:
-        found = translate_assignment(default.value, column, schema, time_zone, now)
+        found = translate_assignment(default.value, column, shown or schema, time_zone, now)
         return F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful)
     if now is not None and now.is_start and _may_be_current_time(column, schema):
         return F.lit(None).cast("timestamp"), F.lit(True)

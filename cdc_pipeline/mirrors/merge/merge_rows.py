@@ -21,7 +21,7 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import DATES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -79,12 +79,14 @@ def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target,
     return _merged(merge.execute())
 
 
-def count_unknown_rows(spark: SparkSession, path: str, rows: DataFrame, target: Target) -> int:
-    """Number of rows with a partial image whose earlier values the mirror does not have, at least not under their key.
+def count_unknown_rows(spark: SparkSession, path: str, rows: DataFrame, target: Target, absent: Collection[str]) -> int:
+    """Number of rows that lack one of the `absent` columns, whose earlier value the mirror does not have under their key.
 
     Rows that were sent with their handle key only are not counted: `row_findings` reports them.
     """
-    partial = rows.where("NOT replaces_row AND NOT deleted AND key_only_since IS NULL AND size(bad) = 0")
+    names = target.schema.column_names
+    has_all = " AND ".join(has_column(names.index(name)) for name in absent)
+    partial = rows.where(f"NOT ({has_all}) AND NOT deleted AND key_only_since IS NULL AND size(bad) = 0")
     mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=target.state.has_soft_delete)
     condition = F.expr(f"NOT s.moved AND {_same_key(target)}")
     return partial.alias("s").join(mirror.alias("t"), condition, "left_anti").count()

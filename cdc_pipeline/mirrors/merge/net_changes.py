@@ -82,7 +82,8 @@ def net_changes(entries: RowEntries) -> DataFrame:
     - `dialect`, `_commit_ts`, `_topic`, `_partition`, `_offset` of the last change
     - `after` map: the last image; of a deleted row only with `soft_delete`
     - `replaces_row` boolean: false if absent columns of `after` keep the mirror's values
-    - `moved` boolean: the row came from another key, where its absent columns had their values
+    - `moved` boolean: the row came from another key, so its absent columns are unknown. False in steps without partial
+      images
     - `key_only_since` struct(commit_ts, topic, partition, offset): the first of the last changes that have nothing but the
       handle key (`only_key`); NULL if the last change has more
     - `contested` boolean: the changes came in several partitions without TSOs; `contested_keys` decides which is the last

@@ -90,7 +90,7 @@ def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFra
     columns stay as they are. Other columns:
 
     - `value_<i>`: the value of column i of the schema, not masked.
-    - `has_<i>` boolean, for absent columns only: false if the mirror's value stays, or is unknown (`moved`).
+    - `has_<i>` boolean, for absent columns only: false if the mirror's value stays or, with `moved`, the value is unknown.
     - `replaces_row` boolean: true if all `has_<i>` are true.
     - `has_full_image` boolean: false if the row came with its handle key only and `after` lacks an absent column. For a
       deleted row it equals `replaces_row`.
@@ -153,7 +153,7 @@ class _Cell:
     is_sent: Column | None
     """Whether `after` has the column. None: all rows have it."""
     has: Column | None
-    """False if the mirror's value stays, or is unknown. None: all rows have the column."""
+    """False if the mirror's value stays or, with `moved`, the value is unknown. None: all rows have the column."""
 
 
 def _cell(

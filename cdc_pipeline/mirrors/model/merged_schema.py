@@ -92,7 +92,8 @@ def _merged_column(name: str, sources: Sequence[SourceTable], current: TableSche
 
 def _merged_default(columns: Sequence[Column], *, everywhere: bool) -> Default | None:
     defaults = {column.default for column in columns}
-    if len(defaults) == 1 and (everywhere or columns[0].default is None):
+    # rows of a table without the column have NULL
+    if len(defaults) == 1 and (everywhere or columns[0].default in (None, Default("literal", None))):
         return columns[0].default
     return _DIFFERENT
 

@@ -33,9 +33,11 @@ def moved_columns(origins: Sequence[ColumnOrigin]) -> list[ColumnOrigin]:
 
 
 def _starts_null(column: Column) -> bool:
-    """Whether an added column is NULL in existing rows."""
+    """Whether an added column is NULL in existing rows. A TIMESTAMP without a default may not be (`default_value`)."""
     default = column.default
-    return column.nullable if default is None else default.kind == "literal" and default.value is None
+    if default is None:
+        return column.nullable and column.type.base != "timestamp"
+    return default.kind == "literal" and default.value is None
 
 
 def added_again(before: TableSchema, origins: Sequence[ColumnOrigin]) -> list[str]:

@@ -325,7 +325,11 @@ class PlanDraft:
         missing = list(dict.fromkeys((*unknown, *columns_in_no_row(missing_in_deletes, groups))))
         computed = () if partial else computed_columns(state.schema, missing, self.time_zone)
         first = state.mirror_id in self._empty
+        unfilled = [column for column in unknown if column not in computed]
         filtered = filtered_columns(state.schema, key, groups, first=first)
+        unfilled += [column for column in filtered if column not in unfilled]
+        self.add_gaps(name, *absent_column_gaps(unfilled))
+        state = self.state(name) or state
         self.steps.append(
             ApplyRows(
                 state,
@@ -341,9 +345,6 @@ class PlanDraft:
             )
         )
         self._empty.discard(state.mirror_id)
-        unfilled = [column for column in unknown if column not in computed]
-        unfilled += [column for column in filtered if column not in unfilled]
-        self.add_gaps(name, *absent_column_gaps(unfilled))
         if not key:
             self.add_gaps(name, *unsure_update_gaps(groups))
 

@@ -165,8 +165,8 @@ class ColumnOrigin:
     def loses_nulls(self) -> bool:
         """Whether NULLs of the column have another value after the change, because it became NOT NULL.
 
-        A strict server rejects the statement if there are any; others replace them by the type's zero. A mirror cannot tell
-        a zero date from NULL.
+        A strict server rejects the statement if there are any; others replace them by the type's zero, which for dates is
+        NULL in a mirror. In a TIMESTAMP they may become the current time.
         """
         before, after = self.before, self.after
         is_tightened = before is not None and before.nullable and not after.nullable

@@ -164,7 +164,7 @@ GAPS = {
     "filtered": ("rows came without some columns",),
     "declared": (),
     "stamped": ("column at: 1 older row(s) may differ from what upstream computes",),
-    "tightened": ("column v: 1 older row(s) have NULL, which upstream replaced: it is NOT NULL now",),
+    "tightened": ("column v: 1 older row(s) have NULL, but the column is NOT NULL now",),
     "other": (),
     "uk": ("no CREATE TABLE was seen",),
 }

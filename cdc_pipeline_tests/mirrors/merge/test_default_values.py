@@ -288,8 +288,9 @@ def _shown(filled: SparkColumn, column: Column) -> SparkColumn:
 def values(spark: SparkSession) -> dict[str, tuple[str | None, str | None, str]]:
     """Definition → (the value, its type, the mirror's type), of all definitions in one query."""
     columns = {definition: _column(definition) for definition in _DEFAULTS}
+    now = replace(_NOW, is_start=False)  # only doubts depend on it
     filled = {
-        definition: default_value(column, _schema(column), "Asia/Shanghai", _NOW)[0]
+        definition: default_value(column, _schema(column), "Asia/Shanghai", now)[0]
         for definition, column in columns.items()
     }
     given = {definition: cell for definition, cell in filled.items() if cell is not None}

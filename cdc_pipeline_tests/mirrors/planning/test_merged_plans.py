@@ -140,6 +140,12 @@ def test_source_tables_without_ddl() -> None:
     assert [shard.inferred for shard in state.source_tables or ()] == [True, False]
 
 
+def test_an_added_timestamp_may_have_a_value_in_older_rows() -> None:
+    rows = (_rows("s1.o1", 2, "id:int v:varchar(20)"),)
+    _, plan = planned(ONE, TWO, "ALTER TABLE s1.o1 ADD COLUMN n INT, ADD COLUMN at TIMESTAMP", groups=rows)
+    assert "rows of s1.o1: at<-default" in [_words(step) for step in plan.steps]
+
+
 def test_rows_that_arrive_before_their_ddl_are_replayed() -> None:
     state, _ = planned(groups=(_rows("s1.o1", 9, "id:int v:int"), _rows("s2.o1", 2, "id:int v:int")))
     assert state is not None

@@ -168,6 +168,14 @@ STORIES: dict[str, DdlStory] = {
         + [change("ALTER TABLE added MODIFY g INT AS (n * 10) STORED", 21)],
         {"db.added": Table(("id", "n", "g", "m", "h", "e", "f", "k"), [("3", "7", "70", "5", "g70", "6", "9", "3")])},
     ),
+    "nulls_of_a_column_that_becomes_not_null": DdlStory(
+        [create("tight", 1), put("tight", 2, "1", None), put("tight", 2, "2", "b")],
+        [
+            change("ALTER TABLE tight MODIFY v VARCHAR(20) NOT NULL", 20),
+            change("ALTER TABLE tight RENAME COLUMN v TO w", 21),
+        ],
+        {"db.tight": Table(("id", "w"), [("1", None), ("2", "b")], gaps=True)},
+    ),
     "defaults_of_the_time_when_a_statement_began": DdlStory(
         [create("began", 1), put("began", 2, "1", "a"), create("began_empty", 1)],
         [
