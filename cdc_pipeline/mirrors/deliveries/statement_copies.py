@@ -6,7 +6,8 @@ with rows (`redeliveries`). A new delivery starts where Canal's batch numbers re
 resends with their former clock are recognized by it (`kept_clocks`).
 
 Inside one delivery an equal statement is new if it can happen again: another statement about its tables lies in between, or
-it can follow itself, as TRUNCATE can. Otherwise it is a copy from a batch that Canal resent (canal-facts 50).
+it can follow itself, as TRUNCATE and CREATE OR REPLACE TABLE can. Otherwise it is a copy from a batch that Canal resent
+(canal-facts 50).
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from cdc_pipeline.mirrors.deliveries.canal_deliveries import restart_times, unnu
 from cdc_pipeline.mirrors.deliveries.copies import PARTITION
 from cdc_pipeline.mirrors.deliveries.kept_clocks import sent_records, with_kept_clocks
 from cdc_pipeline.mysql.model.change_names import folded
-from cdc_pipeline.mysql.model.schema_changes import AlterTable, ExchangePartition, TruncatePartition, TruncateTable
+from cdc_pipeline.mysql.model.schema_changes import (
+    AlterTable,
+    DropDatabase,
+    ExchangePartition,
+    TruncatePartition,
+    TruncateTable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -112,12 +119,20 @@ def _ordinal(
 
 def _is_new(last: DdlEvent, event: DdlEvent, in_order: Sequence[DdlEvent]) -> bool:
     """Whether `event` happened after the equal statement `last` of the same delivery, and is no copy of it."""
-    names = _folded_names(event)
     return _can_follow_itself(event.changes) or any(
         last.position < other.position < event.position
         and other.identity != event.identity
-        and names & _folded_names(other)
+        and _share_a_table(event, other)
         for other in in_order
+    )
+
+
+def _share_a_table(one: DdlEvent, other: DdlEvent) -> bool:
+    names, others = _folded_names(one), _folded_names(other)
+    return bool(
+        names & others
+        or _dropped_databases(one) & {name.database for name in others}
+        or _dropped_databases(other) & {name.database for name in names}
     )
 
 
@@ -125,11 +140,17 @@ def _folded_names(event: DdlEvent) -> set[TableName]:
     return set(map(folded, event.names()))
 
 
+def _dropped_databases(event: DdlEvent) -> set[str]:
+    return {change.database.lower() for change in event.changes if isinstance(change, DropDatabase)}
+
+
 def _can_follow_itself(changes: Sequence[SchemaChange]) -> bool:
     """Whether the changes are valid, and have an effect, directly after themselves."""
     pairs = [pair for change in changes for pair in change.names().renamed]
     swaps = bool(pairs) and {old for old, _ in pairs} == {new for _, new in pairs}
-    return swaps or any(map(_moves_rows, changes))
+    dropped = {name for change in changes for name in change.names().dropped}
+    replaces = any(name in dropped for change in changes for name in change.names().created)  # CREATE OR REPLACE TABLE
+    return swaps or replaces or any(map(_moves_rows, changes))
 
 
 def _moves_rows(change: SchemaChange) -> bool:

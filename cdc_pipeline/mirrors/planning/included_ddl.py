@@ -176,7 +176,9 @@ class _Statement:
     def _not_supported(self, change: NotSupported) -> list[SchemaChange]:
         if change.name is None:
             return [change]
-        return [self._named(change)] if self._is_in(change.name) else []
+        if self._is_in(change.name):
+            return [self._named(change)]
+        return [replace(change, name=None)] if change.everywhere else []
 
     # ---- RENAME, RECOVER
 
@@ -233,7 +235,7 @@ class _Statement:
             return self._created(target, unknown), []
         if self._is_in(change.name):
             new_name = None if change.new_name is None else self._routed(change.new_name)
-            return [RecoverTable(self._routed(change.name), new_name)], []
+            return [replace(change, name=self._routed(change.name), new_name=new_name)], []
         return self._created(target, f"it was recovered from {change.name}, which is not included: {_MISSING}"), []
 
     # ---- CREATE TABLE LIKE, CREATE TABLE SELECT
@@ -313,11 +315,15 @@ _MISSING = "earlier rows are missing; include both tables and rebuild to add the
 
 
 def _rows_not_exchanged(other: TableName) -> NotSupportedClause:
-    return NotSupportedClause(f"EXCHANGE PARTITION with {other}: rows of merged tables cannot be exchanged")
+    return NotSupportedClause(
+        f"EXCHANGE PARTITION with {other}: rows of merged tables cannot be exchanged", of_rows=True
+    )
 
 
 def _unknown_rows(other: TableName) -> NotSupportedClause:
-    return NotSupportedClause(f"EXCHANGE PARTITION with {other}, which is not included: its rows are unknown")
+    return NotSupportedClause(
+        f"EXCHANGE PARTITION with {other}, which is not included: its rows are unknown", of_rows=True
+    )
 
 
 def exclusion_reason(event: DdlEvent) -> str:

@@ -203,7 +203,7 @@ class Planner:
             case RenameTable():
                 self._tables.rename(change.name, change.new_name, event, outcome)
             case RecoverTable():
-                self._recovery.recover(change.name, change.new_name, event, outcome)
+                self._recovery.recover(change, event, outcome)
             case RecoverDatabase():
                 self._recovery.recover_database(change.database, change.new_database, event, outcome)
             case OfSourceTable():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+    from cdc_pipeline.mysql.model.schema_changes import RecoverTable
 
 
 class RecoveryPlanner:
@@ -53,21 +54,25 @@ class RecoveryPlanner:
             self._dropped[database] = list(self._earlier(database))
         return self._dropped[database]
 
-    def recover(self, name: TableName, new_name: TableName | None, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def recover(self, change: RecoverTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Restores the table that was last dropped or truncated under the name, under `new_name` if given."""
+        name = change.name
         candidates = [
             table
             for table in self._dropped_in(name.database)
             if folded(table.name) == folded(name) and table.time < event.commit_ts
         ]
         table = max(candidates, key=lambda item: item.time, default=None)
-        target = new_name or name
+        target = change.new_name or name
         if self._draft.exists(target):
             refuse(self._draft, target, f"{name} cannot be recovered as {target}: {target} exists", event, outcome)
-        elif table is None:
+        elif table is None or (change.by_job and len(candidates) > 1):
             state = MirrorState(target, f"{target}@{event.ddl_id}", TableSchema(()), inferred=True)
             self._draft.create(state)
-            reason = f"{name} cannot be recovered: the lake has no dropped mirror of it"
+            found = (
+                f"{len(candidates)} dropped mirrors of it, and does not know their jobs" if candidates else "none of it"
+            )
+            reason = f"{name} cannot be recovered: the lake has {found}"
             refuse(self._draft, target, reason, event, outcome)
         else:
             self._restore_mirror(table, target, event, outcome)

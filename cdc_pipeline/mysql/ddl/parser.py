@@ -156,6 +156,13 @@ class _Statement:
             return (self._read_recover(cursor),)
         if cursor.accept("FLASHBACK"):
             return (self._read_flashback(cursor),)
+        if cursor.accept("SET", "STATEMENT"):  # MariaDB: variables for one statement
+            while not cursor.accept("FOR"):
+                if cursor.at("("):
+                    cursor.read_group()
+                else:
+                    cursor.skip()
+            return self._read_verb(cursor)
         verb = cursor.accept_any(*_OTHER_VERBS)
         if verb is None:
             raise cursor.error("unknown statement")
@@ -223,7 +230,7 @@ class _Statement:
             cursor.read_integer()
             if not self._message_table:
                 raise cursor.error("BY JOB without the table in the message")
-            return RecoverTable(TableName(self.database, self._message_table))
+            return RecoverTable(TableName(self.database, self._message_table), by_job=True)
         name = self._read_name(cursor)
         if cursor.at_kind(Kind.NUMBER):
             cursor.skip()  # the number of jobs to search

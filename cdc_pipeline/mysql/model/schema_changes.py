@@ -204,6 +204,8 @@ class NotSupportedClause(KeepingClause):
     """A clause that may change rows or columns and that this version does not apply."""
 
     what: str
+    of_rows: bool = False
+    """The clause changes rows only."""
 
     def details(self) -> str:
         return self.what
@@ -372,6 +374,8 @@ class RecoverTable(BaseChange):
 
     name: TableName
     new_name: TableName | None = None
+    by_job: bool = False
+    """BY JOB: of several tables that were dropped under the name, any may be meant."""
 
     def details(self) -> str:
         return str(self.name) if self.new_name is None else f"{self.name} as {self.new_name}"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _CREATE, _DROP, _EMPTY = "CREATE TABLE t (a INT)", "DROP TABLE t", "TRUNCATE TABLE t"
 _SWAP = "RENAME TABLE a TO c, b TO a, c TO b"
+_REPLACE = "CREATE OR REPLACE TABLE t (a INT)"
 _EXCHANGE = "ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE u"
 
 
@@ -64,6 +65,11 @@ def _copies(statements: Sequence[str], *, restarts: Sequence[int] = (), dialect:
         # these undo themselves when they happen twice
         ([_SWAP, _SWAP], (), [0, 1]),
         ([_EXCHANGE, _EXCHANGE], (), [0, 1]),
+        ([_REPLACE, _REPLACE], (), [0, 1]),
+        ([_REPLACE, _REPLACE], (1,), [0, 0]),
+        (["DROP DATABASE IF EXISTS db", "CREATE DATABASE db", _CREATE] * 2, (), [0, 1, 2, 3, 1, 5]),
+        (["DROP DATABASE IF EXISTS DB", _CREATE] * 2, (2,), [0, 1, 0, 1]),
+        (["DROP DATABASE other", _CREATE, "DROP DATABASE other"], (), [0, 1, 0]),
         # a statement about another table has no influence
         ([_DROP, "DROP TABLE other", _DROP], (), [0, 1, 0]),
     ],

@@ -118,6 +118,15 @@ def test_without_a_selection_events_stay_as_they_are() -> None:
     assert IncludedDdl(ALL_TABLES).mirrored_event(event) is event
 
 
+def test_a_statement_that_may_concern_any_table_is_not_excluded() -> None:
+    """A message about a rename has only the new name, which may be that of an excluded table."""
+    sent = _event("TRUNCATE TABLE tmp1")
+    for everywhere, wanted in ((True, [(None, True)]), (False, [])):
+        change = NotSupported("DDL of PostgreSQL", TableName("shop", "tmp1"), everywhere=everywhere)
+        found = IncludedDdl(_IN).mirrored_event(replace(sent, changes=(change,)))
+        assert [(found.name, found.everywhere) for found in found.changes] == wanted  # type: ignore[union-attr]
+
+
 # statement → (earlier statements, changes of mirrors)
 _DEFINED: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "RENAME TABLE orders TO _del, _gho TO orders": (

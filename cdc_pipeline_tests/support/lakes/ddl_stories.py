@@ -168,6 +168,12 @@ STORIES: dict[str, DdlStory] = {
         + [change("ALTER TABLE added MODIFY g INT AS (n * 10) STORED", 21)],
         {"db.added": Table(("id", "n", "g", "m", "h", "e", "f", "k"), [("3", "7", "70", "5", "g70", "6", "9", "3")])},
     ),
+    "one_of_several_dropped_tables_by_the_number_of_its_job": DdlStory(
+        [create("job", 1), put("job", 2, "1", "a"), change("DROP TABLE job", 3)]
+        + [create("job", 4), put("job", 5, "2", "b"), change("DROP TABLE job", 6)],
+        [(ddl("RECOVER TABLE BY JOB 53", 20, table="job", kind="RECOVER"), 0), put("job", 21, "3", "c")],
+        {"db.job": Table(ID_V, [("3", "c")], gaps=True)},
+    ),
     "nulls_of_a_column_that_becomes_not_null": DdlStory(
         [create("tight", 1), put("tight", 2, "1", None), put("tight", 2, "2", "b")],
         [
