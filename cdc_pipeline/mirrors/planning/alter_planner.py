@@ -10,7 +10,7 @@ from typing_extensions import assert_never
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import Gap, GapKind, gaps_after_alter
 from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
-from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
+from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse, refuse_definition
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
 from cdc_pipeline.mysql.ddl.origins import column_origins, moves_values
@@ -62,10 +62,8 @@ class AlterPlanner:
         refused = [clause for clause in clauses if isinstance(clause, NotSupportedClause)]
         self._alter_definition(name, tuple(clause for clause in clauses if clause not in refused), event, outcome)
         for clause in refused:
-            if clause.of_rows:
-                refuse(self._draft, name, clause.what, event, outcome)
-            else:
-                self._refuse_definition(name, clause.what, event, outcome)
+            refuse_clause = refuse if clause.of_rows else refuse_definition
+            refuse_clause(self._draft, name, clause.what, event, outcome)
 
     # ---- columns and keys
 
@@ -78,7 +76,7 @@ class AlterPlanner:
         try:
             schema = altered(base.schema, clauses)
         except SchemaConflictError as error:
-            self._refuse_definition(name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
+            refuse_definition(self._draft, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
             return
         changed = replace(base, schema=schema)
         changes_columns = (
@@ -103,13 +101,6 @@ class AlterPlanner:
             record_effect(outcome, f"recorded the new definition of {name}; rows are unchanged", changed)
         elif clauses and not outcome.effects:
             outcome.effects.append(f"{name}: changes neither columns nor rows")
-
-    def _refuse_definition(self, name: TableName, reason: str, event: DdlEvent, outcome: DdlOutcome) -> None:
-        """Refuses a clause that may change the definition. From now on, rows show the columns."""
-        refuse(self._draft, name, reason, event, outcome)
-        state = self._draft.state(name)
-        if state is not None and not state.inferred:
-            self._draft.record_state(replace(state, inferred=True))
 
     def _without_early_columns(self, state: MirrorState, clauses: tuple[Clause, ...], event: DdlEvent) -> MirrorState:
         """The state without the columns that this statement adds and that rows had before it arrived.

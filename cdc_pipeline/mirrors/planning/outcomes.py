@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import GapKind, statement_gap
@@ -36,3 +37,11 @@ def refuse(draft: PlanDraft, name: TableName | None, reason: str, event: DdlEven
     marked = draft.state(name)
     if marked is not None and marked is not before:
         outcome.tables.append(marked)
+
+
+def refuse_definition(draft: PlanDraft, name: TableName, reason: str, event: DdlEvent, outcome: DdlOutcome) -> None:
+    """Refuses a statement that may change the definition. Rows show the columns until another statement defines them."""
+    refuse(draft, name, reason, event, outcome)
+    state = draft.state(name)
+    if state is not None and not state.inferred:
+        draft.record_state(replace(state, inferred=True))

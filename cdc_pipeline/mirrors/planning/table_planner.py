@@ -10,7 +10,7 @@ from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
-from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
+from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse, refuse_definition
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import altered
 from cdc_pipeline.mysql.ddl.queried_columns import created_columns, queried_columns
@@ -46,10 +46,10 @@ class TablePlanner:
         name = change.name
         if name is not None and change.creates and not self._draft.exists(name):
             self._draft.create(MirrorState(name, f"{name}@{event.ddl_id}", TableSchema(()), inferred=True))
-        refuse(self._draft, name, change.reason, event, outcome)
-        state = None if name is None else self._draft.state(name)
-        if state is not None and not state.inferred:
-            self._draft.record_state(replace(state, inferred=True))
+        if name is None:
+            refuse(self._draft, None, change.reason, event, outcome)
+        else:
+            refuse_definition(self._draft, name, change.reason, event, outcome)
         if change.everywhere:
             for other in self._draft.names():
                 refuse(self._draft, other, change.reason, event, outcome)
