@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import commit_session, is_committed, overwrite_once
+from cdc_pipeline.mirrors.execution.step_context import found_in
 from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
@@ -133,13 +134,10 @@ def _doubts(context: StepContext, values: Values, step: ChangeColumns) -> list[G
     doubts = {name: doubtful for name, (_, doubtful) in values.items() if doubtful is not None}
     if not doubts:
         return []
-    counts = [F.count(F.when(doubtful, 1)).alias(f"d{index}") for index, doubtful in enumerate(doubts.values())]
-    found = live_rows(context.mirror(), keeps_deleted=step.state.has_soft_delete).agg(*counts).first()
-    assert found is not None
+    rows = live_rows(context.mirror(), keeps_deleted=step.state.has_soft_delete)
     return [
         Gap(GapKind.UNSURE_FORMULA, f"{count} older row(s) may differ from what upstream computes", name)
-        for name, count in zip(doubts, found, strict=True)
-        if count
+        for name, count in found_in(rows, doubts)
     ]
 
 
@@ -157,13 +155,10 @@ def _replaced_nulls(context: StepContext, step: ChangeColumns) -> list[Gap]:
         return []
     if is_committed(context.spark, context.path, context.commits(context.commits.last)):
         return []  # a resumed cut: later steps may have dropped or renamed the columns
-    counts = [F.count(F.when(F.col(quoted(name)).isNull(), 1)).alias(f"n{index}") for index, name in enumerate(names)]
-    found = live_rows(context.mirror(), keeps_deleted=step.state.has_soft_delete).agg(*counts).first()
-    assert found is not None
+    rows = live_rows(context.mirror(), keeps_deleted=step.state.has_soft_delete)
     return [
         Gap(GapKind.NO_EXACT_EQUIVALENT, f"{count} older row(s) have NULL, but the column is NOT NULL now", name)
-        for name, count in zip(names, found, strict=True)
-        if count
+        for name, count in found_in(rows, {name: F.col(quoted(name)).isNull() for name in names})
     ]
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import commit_session, is_committed
 from cdc_pipeline.mirrors.execution.alter_columns import needs_rewrite, new_value
+from cdc_pipeline.mirrors.execution.step_context import found_in
 from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES, source_rows
@@ -46,18 +47,10 @@ def change_source_rows(context: StepContext, step: ChangeSourceRows) -> None:
     if step.renamed is not None:
         values |= dict(zip(SOURCE_NAMES, map(F.lit, (step.renamed.database, step.renamed.table)), strict=True))
     rows = source_rows(step.source_table).sql
-    if doubts:
-        found = mirror.where(rows).agg(*(F.count(F.when(doubtful, 1)) for doubtful in doubts.values())).first()
-        assert found is not None
-        gaps += [
-            Gap(
-                GapKind.NO_EXACT_EQUIVALENT,
-                f"{count} older row(s) of {step.source_table} may differ from upstream",
-                name,
-            )
-            for name, count in zip(doubts, found, strict=True)
-            if count
-        ]
+    gaps += [
+        Gap(GapKind.NO_EXACT_EQUIVALENT, f"{count} older row(s) of {step.source_table} may differ from upstream", name)
+        for name, count in found_in(mirror.where(rows), doubts)
+    ]
     context.add_gaps(gaps, context.commits.for_gaps(_ROWS))
     update: dict[str, str | Column] = {quoted(name): value.cast(types[name]) for name, value in values.items()}
     DeltaTable.forPath(commit_session(context.spark, commit), context.path).update(condition=rows, set=update)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from cdc_pipeline.lake.delta import commit_metadata, table_state
 from cdc_pipeline.mirrors.model.state import row_gaps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.lake.delta import Commit
@@ -43,3 +45,13 @@ class StepContext:
         table = table_state(self.spark, self.path)
         if gaps and table is not None:
             commit_metadata(self.spark, self.path, commit, properties=row_gaps(table, *gaps))
+
+
+def found_in(rows: DataFrame, conditions: Mapping[str, Column]) -> list[tuple[str, int]]:
+    """(name, number of rows) of each condition that is true in some rows."""
+    if not conditions:
+        return []
+    counts = [F.count(F.when(condition, 1)).alias(f"n{index}") for index, condition in enumerate(conditions.values())]
+    found = rows.agg(*counts).first()
+    assert found is not None
+    return [(name, count) for name, count in zip(conditions, found, strict=True) if count]
