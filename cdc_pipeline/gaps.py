@@ -110,7 +110,7 @@ class Gap:
     """Short text."""
     column: str | None = None
     """None: the gap concerns the table."""
-    example: str = field(default="", compare=False)
+    example: str = field(default="", compare=False, kw_only=True)
     """A source table of a merged mirror with this gap. Gaps that differ only in it are equal."""
 
     def __post_init__(self) -> None:

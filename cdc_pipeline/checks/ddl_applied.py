@@ -8,6 +8,7 @@ import dagster as dg
 
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
+from cdc_pipeline.mysql.ddl.shown_statement import without_literals
 from cdc_pipeline.positions import POSITION, Position
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ _LONGEST = 200
 
 
 def ddl_applied_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns if statements are held for approval or cannot be applied. The metadata lists them by position."""
+    """Warns if statements are held for approval or cannot be applied. The metadata lists them by position, without
+    literals, which may be values of rows."""
     name = lake.paths.pipeline
 
     def read_unapplied() -> list[dict[str, Any]]:
@@ -51,7 +53,8 @@ def ddl_applied_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> d
         f"others, run {name}_ddl_dry_run, read `cdc-pipeline docs ddl` and compare their tables with upstream",
         # the effect of a held statement repeats the gap of its table
         metadata={
-            _position(row): row["sql"] + (HELD_SUFFIX if row["status"] == HELD else f" ({row['effect']})")
+            _position(row): without_literals(row["sql"])
+            + (HELD_SUFFIX if row["status"] == HELD else f" ({without_literals(row['effect'])})")
             for row in rows
         },
     )

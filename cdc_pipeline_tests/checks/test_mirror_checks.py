@@ -116,7 +116,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
     paths = LakePaths(str(folder / "lake"), "shop")
     topic = Topic()
     messages = [create("t", 1), create("bag", 1, KEYLESS), put("t", 2, "1", "a"), put("t", 3, "x", "b")]
-    messages += [put("bag", 4, "1", "x"), put("bag", 4, "1", "x"), change("ALTER TABLE t NO_SUCH THING", 5)]
+    messages += [put("bag", 4, "1", "x"), put("bag", 4, "1", "x"), change("ALTER TABLE t NO_SUCH THING = 'secret'", 5)]
     for payload, partition in [*messages, (watermark(9), 0), (watermark(9), 1)]:
         topic.send(payload, partition)
     topic.write(folder / "captures", "1.jsonl")
@@ -136,6 +136,9 @@ def test_each_check_reports_problem_location_and_remedy(lake: LakePaths, spark: 
         assert not found.passed
         assert location in (found.description or "")
         assert job in (found.description or "")
+    unapplied = ddl_applied_result(Lake(spark, lake), RecentAnswers(), CUTS).metadata["t/0@2"].value
+    assert str(unapplied).startswith("ALTER TABLE t NO_SUCH THING = '…' (")
+    assert "secret" not in str(unapplied)
     letters = dead_letters_result(Lake(spark, lake), RecentAnswers(), CUTS)
     assert letters.metadata["value_has_type"].value == "1 of db.t, for example t/1@1"
     path = lake.table("dead_letters")

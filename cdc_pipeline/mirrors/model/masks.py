@@ -15,6 +15,7 @@ from pyspark.sql.types import DecimalType
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mysql.ddl.tokens import words_in
+from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model.partitions import Partitioning
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, Default, MySqlType, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
@@ -95,9 +96,9 @@ def _same_text(old: MySqlType, new: MySqlType) -> bool:
     if old.base == new.base and old.base in ("datetime", "timestamp"):
         return (old.params or (0,)) <= (new.params or (0,))
     if old.base in TEXT_TYPES and new.base in TEXT_TYPES:
-        return "char" not in (old.base, new.base) and (not new.params or (old.params or (0,)) <= new.params)
+        return "char" not in (old.base, new.base) and conversion_doubt(old, new) is None
     if old.base == new.base and old.base in ("enum", "set"):
-        return bool(old.members) and set(old.members) <= set(new.members)
+        return bool(old.members) and conversion_doubt(old, new) is None
     return False
 
 

@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mysql.model.table import ColumnOrigin
 from cdc_pipeline.mysql.types.wider_types import holds_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from cdc_pipeline.mysql.model.table import Column, ColumnOrigin, TableName, TableSchema
+    from cdc_pipeline.mirrors.model.masks import Mask
+    from cdc_pipeline.mirrors.model.state import MirrorState
+    from cdc_pipeline.mysql.model.table import Column, TableName, TableSchema
 
 
 def empty_column(column: Column) -> Column:
@@ -30,6 +33,23 @@ def moved_columns(origins: Sequence[ColumnOrigin]) -> list[ColumnOrigin]:
             else origin.before.name.casefold() != origin.after.name.casefold()
         )
     ]
+
+
+def renamed_in_mirror(mirror: MirrorState, moved: Iterable[ColumnOrigin]) -> list[ColumnOrigin]:
+    """The columns of `moved` that get the values of another column, as the mirror spells and defines them."""
+    found = []
+    for origin in moved:
+        before = None if origin.before is None else mirror.schema.find(origin.before.name)
+        if before is not None:
+            found.append(ColumnOrigin(mirror.schema.find(origin.after.name) or origin.after, before))
+    return found
+
+
+def inherited_masks(mirror: MirrorState, moved: Iterable[ColumnOrigin]) -> dict[str, Mask]:
+    """The masks of columns that get the values of masked columns, so that a renamed column stays masked."""
+    masks = dict(mirror.masks)
+    renamed = ((origin.after, origin.before) for origin in renamed_in_mirror(mirror, moved))
+    return {after.name: masks[before.name] for after, before in renamed if before is not None and before.name in masks}
 
 
 def _starts_null(column: Column) -> bool:

@@ -14,6 +14,7 @@ from typing_extensions import assert_never
 
 from cdc_pipeline.gaps import Gap, GapKind, without_kinds
 from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
+from cdc_pipeline.mirrors.model.masks import stale_hash_gaps
 from cdc_pipeline.mirrors.model.source_tables import (
     SourceTable,
     rows_of_source,
@@ -32,7 +33,14 @@ from cdc_pipeline.mirrors.planning.alter_planner import (
     with_renamed_gaps,
 )
 from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
-from cdc_pipeline.mirrors.planning.merged_columns import added_again, empty_column, moved_columns, unsure_values
+from cdc_pipeline.mirrors.planning.merged_columns import (
+    added_again,
+    empty_column,
+    inherited_masks,
+    moved_columns,
+    renamed_in_mirror,
+    unsure_values,
+)
 from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
@@ -281,10 +289,13 @@ class MergedTablePlanner:
         """
         target = with_sources(before, sources)
         current = mirror
-        if any(current.schema.find(column.name) is None for column in target.schema.columns):
-            current = self._add_columns(current, target.schema, moved)
+        inherited = inherited_masks(current, moved)
+        lacks_columns = any(current.schema.find(column.name) is None for column in target.schema.columns)
+        if lacks_columns or inherited.keys() - dict(current.masks):
+            current = self._add_columns(current, target.schema, inherited)
         if moved or cleared:
             name, time, is_start = sources[0].name, event.commit_ms, event.is_start
+            before = before.with_gaps(*stale_hash_gaps(renamed_in_mirror(current, moved), dict(current.masks)))
             self._change_rows(
                 ChangeSourceRows(current, name, tuple(moved), tuple(cleared), commit_ms=time, is_start=is_start)
             )
@@ -296,17 +307,11 @@ class MergedTablePlanner:
             return target
         return self._change_columns(current, target, event)
 
-    def _add_columns(self, current: MirrorState, target: TableSchema, moved: Sequence[ColumnOrigin]) -> MirrorState:
-        """Adds the columns of `target` that the mirror lacks, empty. A masked column stays masked under its new name."""
+    def _add_columns(self, current: MirrorState, target: TableSchema, inherited: Mapping[str, Mask]) -> MirrorState:
+        """Adds the columns of `target` that the mirror lacks, empty, and the masks of columns that get masked values."""
         kept = [current.schema.find(column.name) or empty_column(column) for column in target.columns]
         names = {column.name for column in kept}
         columns = (*kept, *(column for column in current.schema.columns if column.name not in names))
-        masks = dict(current.masks)
-        inherited: Mapping[str, Mask] = {
-            origin.after.name: masks[origin.before.name]
-            for origin in moved
-            if origin.before is not None and origin.before.name in masks
-        }
         wider = replace(current, schema=current.schema.with_columns(columns))
         return self._draft.change_columns(
             current, wider, origins_by_name(current.schema, columns), inherited_masks=inherited

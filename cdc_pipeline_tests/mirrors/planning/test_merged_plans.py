@@ -164,6 +164,32 @@ def test_a_masked_column_stays_masked_under_its_new_name() -> None:
     assert dict(state.masks) == {"v": HASH, "w": HASH}
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [ONE, "CREATE TABLE s2.o1 (id INT PRIMARY KEY, w VARCHAR(20))", "ALTER TABLE s1.o1 RENAME COLUMN v TO w"],
+        [ONE, TWO, "ALTER TABLE s1.o1 ADD w VARCHAR(20), DROP v", "ALTER TABLE s2.o1 RENAME COLUMN V TO w"],
+        ["CREATE TABLE s1.o1 (id INT, v INT, w INT)", "ALTER TABLE s1.o1 RENAME COLUMN v TO w, RENAME COLUMN w TO v"],
+        [ONE, "CREATE TABLE s2.o1 (id INT PRIMARY KEY, V INT)", "ALTER TABLE s2.o1 RENAME COLUMN V TO w"],
+    ],
+)
+def test_a_masked_column_stays_masked_under_the_name_of_another_one(statements: list[str]) -> None:
+    rules = ColumnRules(masks=(("m.o", (("v", HASH),)),), salt="a salt of the tests, long")
+    state, plan = planned(*statements, rules=rules)
+    assert state is not None
+    assert dict(state.masks)["w"] == HASH
+    # the column is masked before it gets the values
+    moves = [step for step in plan.steps if isinstance(step, ChangeSourceRows) and step.origins]
+    assert all(dict(step.state.masks)["w"] == HASH for step in moves)
+
+
+def test_hashes_that_move_to_a_column_of_another_type_have_a_gap() -> None:
+    rules = ColumnRules(masks=(("m.o", (("v", HASH),)),), salt="a salt of the tests, long")
+    state, _ = planned(ONE, TWO, "ALTER TABLE s2.o1 CHANGE v w INT", rules=rules)
+    assert state is not None
+    assert gap_texts(state.gaps) == ("column w: older values were hashed as varchar(20), new ones as int",)
+
+
 def test_a_table_with_source_columns_of_its_own_is_refused() -> None:
     for sql in ("CREATE TABLE s1.o1 (_SOURCE_TABLE INT)", "ALTER TABLE s2.o1 ADD COLUMN _source_database INT"):
         with pytest.raises(DeclarationError, match=r"s[12]\.o1 has a column _source_database or _source_table itself"):
