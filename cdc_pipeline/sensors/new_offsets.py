@@ -96,7 +96,7 @@ def _evaluate(
         )
         return dg.SensorResult(skip_reason=reason, cursor=json.dumps({"start_id": found.start_id, "since": since}))
     config = {} if follows else _run_config(pipeline, found)
-    return dg.SensorResult(run_requests=[_run_request(found, len(requested) + 1, config)])
+    return dg.SensorResult(run_requests=[_run_request(found, requested, config)])
 
 
 def _retry(
@@ -176,10 +176,12 @@ def _run_config(pipeline: Pipeline, found: NewRecords) -> dict[str, Any]:
     return {"ops": {op: {"config": {"until": {topic: dict(offsets) for topic, offsets in found.until.items()}}}}}
 
 
-def _run_request(found: NewRecords, attempt: int, config: Mapping[str, Any]) -> dg.RunRequest:
+def _run_request(found: NewRecords, requested: list[RunRecord], config: Mapping[str, Any]) -> dg.RunRequest:
+    """The request of the range after the runs in `requested`, newest first, which did not ingest it."""
+    last = f"-after-{requested[0].dagster_run.run_id}" if requested else ""
     return dg.RunRequest(
-        # Dagster launches a run key only once, so a retry of the range needs another key
-        run_key=f"{found.range_id}-{attempt}",
+        # Dagster launches a run key only once, so each retry of the range needs another key
+        run_key=f"{found.range_id}{last}",
         run_config=config,
         tags={RANGE_TAG: found.summary[:_LONGEST_TAG], RANGE_ID_TAG: found.range_id},
     )

@@ -120,13 +120,13 @@ def test_new_records_request_a_run_of_their_range(instance: DagsterInstance) -> 
     request = _request(_tick(_Source(), instance))
     assert request.run_config == {"ops": {"p__raw_topic_snapshot": {"config": {"until": {"t": {"0": 17}}}}}}
     assert request.tags == {"cdc/range": _NEWS.summary, "cdc/range_id": _NEWS.range_id}
-    assert request.run_key == "from 5 to 17-1"
+    assert request.run_key == "from 5 to 17"
 
 
 def test_a_run_that_follows_finds_new_records_itself(instance: DagsterInstance) -> None:
     request = _request(_tick(_Source(), instance, follows=True))
     assert request.run_config == {}
-    assert request.run_key == "from 5 to 17-1"
+    assert request.run_key == "from 5 to 17"
     _run(instance, DagsterRunStatus.STARTED, job=_follow)
     assert "of p_follow is not finished yet" in _reason(_tick(_Source(), instance, follows=True))
 
@@ -140,8 +140,23 @@ def test_range_is_requested_again_after_a_failure(instance: DagsterInstance, mon
     later = time.time() + 31
     monkeypatch.setattr(time, "time", lambda: later)
     second = _request(_tick(_Source(), instance))
-    assert second.run_key == "from 5 to 17-2"  # Dagster launches one run per key
+    assert second.run_key == f"from 5 to 17-after-{run_id}"
     assert second.run_config == first.run_config
+
+
+def test_each_retry_has_a_run_key_of_its_own(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dagster launches one run per key. Someone may delete runs, and the sensor looks at the newest twenty only."""
+    keys = []
+    for number in range(25):
+        start = time.time() + 1000 * number
+        monkeypatch.setattr(time, "time", lambda start=start: start)
+        request = _request(_tick(_Source(), instance))
+        keys.append(request.run_key)
+        run_id = _run(instance, DagsterRunStatus.FAILURE, request.tags)
+        if number == 3:
+            instance.delete_run(run_id)
+    # the deleted run's key was free again
+    assert len({*keys}) == 24
 
 
 def test_backoff_grows_with_consecutive_failures(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
