@@ -27,6 +27,8 @@ def follow_job(
     declaration: Path | None = None,
 ) -> dg.JobDefinition:
     """The job of a pipeline. `assets`: what its batches materialize; `declaration`: the YAML file of the pipeline."""
+    # what this process has loaded: a file that changes before the first batch counts too
+    code = LoadedCode(declaration)
     parents = {spec.key: [dep.asset_key for dep in spec.deps] for definition in assets for spec in definition.specs}
     blocking = frozenset(spec.key for definition in assets for spec in definition.check_specs if spec.blocking)
 
@@ -38,7 +40,7 @@ def follow_job(
     )
     def follow_source(context: dg.OpExecutionContext) -> dg.Output[None]:
         events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking)
-        follower = Follower(context, pipeline, events, freshness, limits, LoadedCode(declaration))
+        follower = Follower(context, pipeline, events, freshness, limits, code)
         follower.follow()
         return dg.Output(None, metadata={"batches": follower.batches, "end": follower.end})
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MOST_ATTEMPTS = 8
 """Failed attempts in a row after which the run fails, so that alerts on failed runs fire. Their pauses take six minutes."""
+NEW_CODE = "its code or its declaration has changed"
+"""The end of a run that its process must not follow by another one: it has the old code and declaration."""
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 5.0, 120.0
 
 
@@ -155,7 +157,7 @@ class Follower:
         if seconds >= self.limits.maximum_seconds:
             return f"it has run for {seconds:.0f} s (follow.maximum_minutes)"
         if self.code.has_changed:
-            return "its code or its declaration has changed"
+            return NEW_CODE
         waiting = self.context.instance.get_runs(
             RunsFilter(tags={PIPELINE_TAG: self.pipeline.name}, statuses=[dg.DagsterRunStatus.QUEUED]), limit=1
         )

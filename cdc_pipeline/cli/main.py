@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import signal
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import dagster as dg
@@ -16,6 +17,7 @@ from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
+from cdc_pipeline.assets.follower import NEW_CODE
 from cdc_pipeline.cli import doctor as checks
 from cdc_pipeline.cli.declared import capture_pipeline, lake_pipeline_name, project_pipeline
 from cdc_pipeline.cli.history import history_lines, message_value, table_history
@@ -140,7 +142,17 @@ def follow(declared: DeclaredPipeline) -> None:
     """Ingest batch after batch in one Spark session, as the fields `follow` and `sensor` say, until Ctrl-C."""
     say(f"• following {declared.pipeline.source.location} into {declared.pipeline.lake}; Ctrl-C ends it")
     while True:  # a run ends after follow.maximum_minutes or follow.idle_minutes; the next one uses the same session
-        _finish(run_job(declared, "follow"))
+        finished = run_job(declared, "follow")
+        _finish(finished)
+        if finished.end == NEW_CODE:
+            say(f"• {NEW_CODE}: starting again")
+            _start_again()
+
+
+def _start_again() -> NoReturn:
+    """Replaces this process by one with the same arguments, which loads code and declaration again."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 @cli.command()

@@ -53,6 +53,12 @@ class FinishedRun:
         )
 
     @property
+    def end(self) -> str:
+        """Why a run that follows has ended."""
+        outputs = [event.step_output_data.metadata for event in self.result.all_events if event.is_successful_output]
+        return next((str(metadata["end"].value) for metadata in outputs if "end" in metadata), "")
+
+    @property
     def failures(self) -> list[str]:
         """One line per failed step: the description of its failure, or the innermost exception."""
         lines = []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import dagster as dg
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
+from cdc_pipeline.assets.follower import NEW_CODE
 from cdc_pipeline.cli.declared import load_error, project_pipeline
 from cdc_pipeline.cli.main import cli, main
 from cdc_pipeline.cli.output import printable
@@ -272,7 +274,7 @@ def test_the_entry_point_prints_one_line(
 
 def test_following_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that ends by a limit is followed by the next one. An interrupted one is no failure with an error."""
-    runs = [SimpleNamespace(was_interrupted=False, result=SimpleNamespace(success=True), warnings=[])] * 2
+    runs = [SimpleNamespace(was_interrupted=False, result=SimpleNamespace(success=True), warnings=[], end="")] * 2
     runs.append(SimpleNamespace(was_interrupted=True))
     jobs: list[str] = []
 
@@ -284,6 +286,32 @@ def test_following_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPat
     with pytest.raises(click.Abort):
         _invoke("follow", "--captures", "x", "--lake", "l")
     assert jobs == ["follow"] * 3
+
+
+def test_following_starts_again_for_new_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process has the old modules and the old declaration."""
+
+    @dg.op(out=dg.Out(dg.Nothing))
+    def follow_source() -> dg.Output[None]:
+        return dg.Output(None, metadata={"batches": 1, "end": NEW_CODE})
+
+    @dg.job
+    def follow() -> None:
+        follow_source()
+
+    started: list[tuple[str, list[str]]] = []
+
+    def execute(path: str, arguments: list[str]) -> NoReturn:
+        started.append((path, arguments))
+        raise click.Abort
+
+    finished = FinishedRun(follow.execute_in_process(), {}, ())
+    monkeypatch.setattr("cdc_pipeline.cli.main.run_job", lambda *_: finished)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "cdc-pipeline", "follow"])
+    monkeypatch.setattr(os, "execv", execute)
+    with pytest.raises(click.Abort):
+        _invoke("follow", "--captures", "x", "--lake", "l")
+    assert started == [(sys.executable, [sys.executable, "-X", "dev", "cdc-pipeline", "follow"])]
 
 
 def test_a_retried_step_has_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
