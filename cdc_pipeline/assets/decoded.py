@@ -20,9 +20,10 @@ from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS, lost_offsets_resul
 from cdc_pipeline.checks.specs import check_spec
 from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE, watermarks_result
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decoded_tables import KINDS_BY_TABLE, DecodedBatch, decode_batches
+from cdc_pipeline.dialects.decoded_tables import KINDS_BY_TABLE, DecodedBatch, decode_batches, decoded_batches
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import newest_batch
 
@@ -123,16 +124,28 @@ def _check_results(
     keys: Mapping[str, dg.AssetKey],
     recent: RecentAnswers,
 ) -> list[dg.AssetCheckResult]:
-    """The results of all checks, in the order in which the step yields them."""
+    """The results of all checks, in the order in which the step yields them.
+
+    A batch stays decoded though a blocking check failed. So these look at it again, until a cut has passed it.
+    """
     new = [batch.batch_id for batch in batches]
+    passed = max(published_cut(lake).last_batch if recent.passed_batch is None else recent.passed_batch, 0)
+    before = decoded_batches(lake, passed + 1, min(new, default=newest_batch(lake) + 1) - 1)
+    earlier = [batch.batch_id for batch in before]
     dead = dead_letters_result(lake, recent, keys[DEAD_LETTERS])
     lost = lost_offsets_result(lake, keys[CHANGE_LOG])
-    balance = balance_result(lake, batches, keys[CHANGE_LOG])
+    balance = balance_result(lake, [*before, *batches], keys[CHANGE_LOG])
     count = sum(_rows(batch, WATERMARKS) for batch in batches)
     watermarks = watermarks_result(lake, new, count, keys[WATERMARKS])
     validations = [validate_table(lake, table, new, _most_rows(batches, table)) for table in keys]
     fields = field_rules_result(lake, validations, new, pipeline.dialect, keys[CHANGE_LOG])
-    contracts = [contract_result(validation, keys[validation.table]) for validation in validations]
+    earlier_validations = [validate_table(lake, table, earlier, _most_rows(before, table)) for table in keys]
+    contracts = [
+        contract_result(first.joined(second), keys[first.table])
+        for first, second in zip(earlier_validations, validations, strict=True)
+    ]
+    if balance.passed and all(contract.passed for contract in contracts):
+        recent.passed_batch = max([passed, *earlier, *new])
     return [balance, lost, dead, watermarks, fields, *contracts]
 
 

@@ -44,6 +44,17 @@ class TableValidation:
     """Rules that accepted rows may break."""
     shapes: tuple[Shape, ...] = ()
 
+    def joined(self, other: TableValidation) -> TableValidation:
+        """The result for the batches of both."""
+        return TableValidation(
+            self.table,
+            self.rows + other.rows,
+            self.validated + other.validated,
+            (*self.errors, *other.errors),
+            (*self.warnings, *other.warnings),
+            (*self.shapes, *other.shapes),
+        )
+
 
 def validate_table(lake: Lake, table: str, batches: Sequence[int], count: int) -> TableValidation:
     """Validates the rows of the batches. `count` is an upper bound of their number."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.dialects import unified
@@ -17,11 +18,12 @@ from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons
 from cdc_pipeline.dialects.releases import read_raw_batches
 from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
-from cdc_pipeline.lake.control_tables import append_rows
+from cdc_pipeline.lake.control_tables import append_rows, read_rows
 from cdc_pipeline.lake.delta import Commit, append_once, is_committed
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch, recorded_notes
 from cdc_pipeline.lake.tables.ddl_history import with_empty_results
+from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import batch_note, newest_batch
 from cdc_pipeline.spark.few_rows import small_query
 from cdc_pipeline.spark.small_frames import small_table
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.sources.intake import OffsetRange
 
 SMALL_BATCH = 20_000
 """Most records of a batch that is cached in memory while its tables are written."""
@@ -80,6 +81,22 @@ def decode_batches(
     return [
         _decode_batch(lake, batch_id, dialect, claim_store, recorded.get(batch_id))
         for batch_id in range(last + 1, newest + 1)
+    ]
+
+
+def decoded_batches(lake: Lake, first: int, last: int) -> list[DecodedBatch]:
+    """The decoded batches with these numbers, oldest first, from the table `batches`."""
+    if first > last:
+        return []
+    columns = ("batch_id", "offsets", "records", "kinds", "row_changes", "exact_ts")
+    rows = read_rows(lake, "batches", ("batch_id", ">=", first), ("batch_id", "<=", last), columns=columns)
+    return [
+        DecodedBatch(
+            row["batch_id"],
+            tuple(OffsetRange(**span) for span in row["offsets"]),
+            BatchCounts(row["records"], dict(row["kinds"]), row["row_changes"], row["exact_ts"]),
+        )
+        for row in sorted(rows, key=itemgetter("batch_id"))
     ]
 
 

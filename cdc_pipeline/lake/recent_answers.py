@@ -19,6 +19,8 @@ class RecentAnswers:
 
     _answers: dict[str, tuple[int | None, object, Any]] = field(default_factory=dict)
     """Question → version of the table, further arguments, answer."""
+    passed_batch: int | None = None
+    """The newest batch at which the blocking checks of decoding have passed, with those before; None if not known."""
 
     def ask(self, lake: Lake, table: str, question: Callable[[], _Answer], arguments: object = None) -> _Answer:
         """The result of `question`, which depends on one of the lake's own tables and on `arguments` only."""

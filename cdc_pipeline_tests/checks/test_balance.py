@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
+from cdc_pipeline.assets.decoded import decode_results
 from cdc_pipeline.checks.balance import balance_result
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.recent_answers import RecentAnswers
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline_tests.support.lakes.stories import create, put
@@ -66,3 +71,33 @@ def test_rows_of_a_batch(
     # logs that show all rows need no query
     monkeypatch.setattr(DataFrame, "collect", None)
     assert balance_result(lake, [batch], _KEY).passed
+
+
+def test_a_batch_that_fails_is_looked_at_until_a_cut_has_passed_it(
+    spark: SparkSession, paths: LakePaths, tmp_path: Path
+) -> None:
+    """It stays decoded, so the next run would otherwise write it to the mirrors."""
+    lake = Lake(spark, paths)
+    _decoded(lake, tmp_path)
+    pipeline = Pipeline(paths.pipeline, CaptureFiles(str(tmp_path / "captures")), paths.root)
+
+    def failed(recent: RecentAnswers) -> list[str]:
+        results = decode_results(pipeline, lake, lambda _: None, recent)
+        checks = [result for result in results if isinstance(result, dg.AssetCheckResult)]
+        return [
+            f"{check.check_name} {check.asset_key.path[-1]}" for check in checks if check.asset_key if not check.passed
+        ]
+
+    good = RecentAnswers()
+    # the record that is no JSON
+    assert failed(good) == ["no_dead_letters dead_letters"]
+    for table, column, wrong in (("batches", "records", F.col("records") + 1), ("dead_letters", "reason", F.lit(""))):
+        rows = lake.read(table).withColumn(column, wrong)
+        rows.write.format("delta").mode("overwrite").save(paths.table(table))
+    everything = ["balance change_log", "no_dead_letters dead_letters", "contract dead_letters"]
+    for _ in range(2):
+        assert failed(RecentAnswers()) == everything
+    # this process has looked at the batch
+    assert failed(good) == ["no_dead_letters dead_letters"]
+    CutMaker(lake, "run", "UTC", 2, lambda _: None).advance()
+    assert failed(RecentAnswers()) == ["no_dead_letters dead_letters"]
