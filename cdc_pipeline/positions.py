@@ -20,3 +20,8 @@ BATCH_POSITION = ("batch_id", *POSITION)
 """The columns of a position that also say in which batch the record is: reading it needs no other batch."""
 BatchPosition = tuple[int, str, int, int]
 """The values of `BATCH_POSITION`."""
+
+
+def offsets_text(first: int, end: int) -> str:
+    """Skipped offsets as text: `5–8`, with `end` 9. With `end` = `first` all later ones of a topic that was deleted."""
+    return f"{first}–{end - 1}" if end > first else f"from {first} on, if the deleted topic had any,"

@@ -17,6 +17,7 @@ from cdc_pipeline.checks.specs import check_spec
 from cdc_pipeline.lake.format import store_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.positions import offsets_text
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, RunContext
 
@@ -84,7 +85,7 @@ def ingest_results(
                 **({} if pipeline.paths.is_local else {POSITIONS: dg.MetadataValue.json(dict(intake.positions))}),
                 **delta_columns(lake.state(RAW)),
                 "lost_offsets": [
-                    f"{topic}/{partition} {first}–{end - 1}" for topic, partition, first, end in intake.lost
+                    f"{topic}/{partition} {offsets_text(first, end)}" for topic, partition, first, end in intake.lost
                 ],
             },
         )

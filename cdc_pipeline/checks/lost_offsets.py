@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.positions import offsets_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from cdc_pipeline.lake.lake import Lake
 
 
@@ -17,12 +20,13 @@ NO_LOST_OFFSETS = "no_lost_offsets"
 
 
 def lost_offsets_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns if offsets expired before they were read and `source.resume_at` skipped them."""
+    """Warns if records expired, or their topic was deleted, before they were read."""
     batches = read_rows(lake, "batches", ("lost", "longer than", 0), columns=["batch_id", "lost"])
     rows = [{**lost, "batch_id": batch["batch_id"]} for batch in batches for lost in batch["lost"]]
     rows.sort(key=itemgetter("batch_id", "topic", "partition"))
     skipped = {
-        f"{row['topic']}/{row['partition']}": f"{row['first']}–{row['next'] - 1}, skipped in batch {row['batch_id']}"
+        f"{row['topic']}/{row['partition']}": f"{offsets_text(row['first'], row['next'])}, skipped in batch "
+        f"{row['batch_id']}"
         for row in rows
     }
     return dg.AssetCheckResult(
@@ -32,8 +36,13 @@ def lost_offsets_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
         severity=dg.AssetCheckSeverity.WARN,
         description=None
         if not rows
-        else f"{sum(row['next'] - row['first'] for row in rows)} offsets expired before they were read, the first in "
-        f"{next(iter(skipped))}: {next(iter(skipped.values()))}. Only a new snapshot of the upstream tables has their "
+        else f"{_number(rows)} before they were read, the first in {next(iter(skipped))}: "
+        f"{next(iter(skipped.values()))}. Only a new snapshot of the upstream tables has their "
         "changes. Set retention.ms of the topic above the longest downtime of the pipeline",
         metadata=dict(skipped),
     )
+
+
+def _number(rows: Sequence[Mapping[str, int]]) -> str:
+    expired = sum(row["next"] - row["first"] for row in rows)
+    return f"{expired} offsets expired" if expired else "a topic was deleted, perhaps"

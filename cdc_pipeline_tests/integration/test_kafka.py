@@ -307,6 +307,13 @@ def test_a_recreated_topic(broker: LocalBroker, spark: SparkSession, paths: Lake
             ask()
     continued = reader.declared(made_anew={"twice": "twice@2"})
     continued.ingest()
+    decode_batches(Lake(spark, paths))
+    # records of the deleted topic that were not read
+    check = lost_offsets_result(Lake(spark, paths), dg.AssetKey("change_log"))
+    assert (check.description or "").startswith(
+        "a topic was deleted, perhaps before they were read, the first in twice/0: "
+    )
+    assert check.metadata["twice/0"].value == "from 2 on, if the deleted topic had any, skipped in batch 2"
     assert continued.values() == {
         ("twice", 0): [(0, b"a"), (1, b"b")],
         ("twice@2", 0): [(0, b"c"), (1, b"d"), (2, b"e")],

@@ -21,6 +21,13 @@ class Positions:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """The broker's id of each topic when it was last read."""
 
+    def by_topic(self) -> dict[str, dict[int, int]]:
+        """Topic → partition → next offset."""
+        found: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in self.next_offsets.items():
+            found.setdefault(topic, {})[partition] = offset
+        return found
+
     @staticmethod
     def from_note(note: Mapping[str, Any] | None) -> Positions | None:
         """The positions in a commit note; None if it has none, as notes of other sources."""

@@ -7,7 +7,7 @@ partition, expected and actual offset, and the setting with which to continue.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.positions import Positions
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
     from cdc_pipeline.sources.kafka.positions import TopicPartition
     from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
+
+
+LostOffsets: TypeAlias = tuple[str, int, int, int]
+"""Topic in the lake, partition, first offset, and end, which is exclusive.
+
+With `first` = `end` all later offsets of a topic that was deleted: how many records it had there is not known.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,8 +58,8 @@ class ReadingPlan:
     """Before anything is read; includes new partitions."""
     ranges: tuple[PlannedRange, ...]
     """One per partition, also if it has no new offsets."""
-    lost: tuple[tuple[str, int, int, int], ...]
-    """Offsets that `resume_at` skips, as (topic, partition, first, end); `end` is exclusive."""
+    lost: tuple[LostOffsets, ...]
+    """Skipped offsets, which the broker no longer has."""
     changed: bool
     """Whether `positions` differ from the lake's."""
     open_transactions: tuple[OpenTransaction, ...] = ()
@@ -76,21 +83,27 @@ def reading_plan(
     read. Raises SourceError if the lake cannot continue.
     """
     seen = known or Positions()
+    read = seen.by_topic()
     _require_read_topics(selection, seen, {selection.lake_name(source) for source in topics})
     next_offsets: dict[TopicPartition, int] = {}
-    lost: list[tuple[str, int, int, int]] = []
+    lost: list[LostOffsets] = []
     ranges, held = [], []
     for source, topic in sorted(topics.items()):
         name = selection.lake_name(source)
         if name in selection.ended:
             continue
         _require_same_topic(name, source, seen, topic)
+        replaced = {} if name in read else _replaced_topic(name, source, read)
+        lost += replaced
         for number, partition in sorted(topic.partitions.items()):
             expected = seen.next_offsets.get((name, number))
             if expected is None:
                 # later partitions are read from their first record: `start` applies to an empty lake only
                 first = partition.first if known is not None else starts[source, number]
                 _require_available(name, number, first, partition)
+                # expired since the lake has read the topic; what a topic that is new to the lake had is not known
+                if first and (replaced or name in read):
+                    lost.append((name, number, 0, first))
             elif partition.first <= expected <= partition.high_watermark:
                 first = expected
             else:
@@ -153,7 +166,7 @@ def _require_same_topic(name: str, source: str, seen: Positions, topic: BrokerTo
     known = seen.topic_ids.get(name)
     if known is None or known == topic.topic_id:
         return
-    offsets = {number: offset for (known_name, number), offset in seen.next_offsets.items() if known_name == name}
+    offsets = seen.by_topic()[name]
     number = min(offsets)
     partition = topic.partitions.get(number)
     found = (
@@ -167,6 +180,15 @@ def _require_same_topic(name: str, source: str, seen: Positions, topic: BrokerTo
         partition=number,
         offset=offsets[number],
     )
+
+
+def _replaced_topic(name: str, source: str, read: Mapping[str, Mapping[int, int]]) -> list[LostOffsets]:
+    """Where the lake's reading of the topic ended that a recreated one replaces; empty for any other topic."""
+    former = replaced = source
+    while former != name and former in read:
+        replaced, former = former, _next_name(former)
+    ends = {} if former == source else read[replaced]
+    return [(replaced, number, end, end) for number, end in sorted(ends.items())]
 
 
 def _next_name(name: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.positions import offsets_text
 from cdc_pipeline.sources.intake import OffsetSpan
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
@@ -76,7 +77,7 @@ class KafkaTopics:
         if known is None and not plan.ranges:
             raise SourceError(f"{self.location} has no topic yet that matches source.topic_pattern {self._pattern!r}")
         for topic, partition, first, end in plan.lost:
-            run.report(f"topic {topic}, partition {partition}: skips lost offsets {first} to {end - 1}")
+            run.report(f"topic {topic}, partition {partition}: skips lost offsets {offsets_text(first, end)}")
         # an empty batch creates the tables of an empty lake, and stores lost offsets
         batches = list(split_plan(plan, self.max_records_per_batch)) or ([()] if newest == 0 or plan.lost else [])
         if plan.changed and not batches:

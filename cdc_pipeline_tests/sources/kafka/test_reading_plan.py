@@ -50,6 +50,10 @@ def test_what_appears_later_is_read_from_its_first_record() -> None:
     plan = reading_plan(TopicSelection(), known, {"a": _topic((0, 6), (2, 5)), "b": _topic((0, 1))}, {})
     assert _read(plan) == {("a", 1): (2, 5), ("b", 0): (0, 1)}
     assert plan.changed
+    # of a topic that is new to the lake, it is not known which records it has had
+    assert plan.lost == (("a", 1, 0, 2),)
+    plan = reading_plan(TopicSelection(), known, {"a": _topic((0, 6)), "b": _topic((7, 9))}, {})
+    assert (_read(plan), plan.lost) == ({("b", 0): (7, 9)}, ())
 
 
 def test_a_run_reads_no_further_than_it_was_asked() -> None:
@@ -161,6 +165,13 @@ def test_a_recreated_topic_is_a_new_topic_in_the_lake() -> None:
     assert [planned.source for planned in plan.ranges] == ["a"]
     assert plan.positions == Positions({**_KNOWN.next_offsets, ("a@2", 0): 0}, {"a": "one", "a@2": "two"})
     assert selection.ended_in_lake == {"a"}
+    # the lake was at offset 5 and 7 of the deleted topic, which may have had more records
+    assert plan.lost == (("a", 0, 5, 5), ("a", 1, 7, 7))
+    again = reading_plan(selection, plan.positions, {"a": _topic((0, 2), topic_id="two")}, {})
+    assert again.lost == ()
+    third = TopicSelection(made_anew={"a": "a@3"}, ended=frozenset({"a@2"}))
+    plan = reading_plan(third, plan.positions, {"a": _topic((2, 3), topic_id="three")}, {})
+    assert plan.lost == (("a@2", 0, 0, 0), ("a@3", 0, 0, 2))
 
 
 def test_an_ended_topic_is_missed_by_nobody() -> None:
