@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from cdc_pipeline.dialects.counts import UNKNOWN_SPAN
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.control_tables import read_maxima, read_rows
 from cdc_pipeline.lake.tables.consistent_cuts import CUTS, cuts_since_rebuild, read_newest_cut
@@ -126,7 +127,7 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     new = [batch for batch in batches if batch["batch_id"] > published.last_batch]
     has_tsos = any(batch["exact_ts"] for batch in new)
     if has_tsos and published.cut_id and published.resolved_tso is None:
-        return read_progress(lake)  # first records with a TSO: every partition needs a watermark
+        return _first_with_tsos(lake, read_progress(lake), published)
     newest_of = _newest_watermarks(lake, published.resolved_tso)
     known = {(span["topic"], span["partition"]) for batch in new for span in batch["offsets"]} | newest_of.keys()
     ended = newest_batch["ended"] or ()
@@ -153,6 +154,16 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     tsos = {partition: tso for partition, tso in newest.items() if tso is not None}
     topic, number = slowest = min(tsos, key=lambda partition: tsos[partition])
     return replace(found, resolved_tso=tsos[slowest], held_by=f"{topic}/{number}", newest_tso=max(tsos.values()))
+
+
+def _first_with_tsos(lake: Lake, found: StreamProgress, published: PublishedCut) -> StreamProgress:
+    """`found` of a stream with its first TSOs: every partition needs a watermark, and all changes that the cut without
+    TSOs has applied must be at or before the resolved one."""
+    applied = read_rows(lake, "batches", ("batch_id", "<=", published.last_batch), columns=["newest_change"])
+    times = [row["newest_change"] for row in applied if row["newest_change"] not in (None, UNKNOWN_SPAN[1])]
+    if found.resolved_tso is None or found.resolved_tso >= max(times, default=0):
+        return found
+    return replace(found, resolved_tso=None)
 
 
 def _newest_heartbeats(maps: Iterable[Mapping[str, int]], ended: Collection[str]) -> dict[str, int]:

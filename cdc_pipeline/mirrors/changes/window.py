@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Window:
-    """Rows with `after_tso < commit_ts <= resolved_tso` of batches up to `last_batch`. Without watermarks: all rows of the
-    batches above `after_batch`, up to `last_batch`."""
+    """Rows with `after_tso < commit_ts <= resolved_tso` of batches up to `last_batch`. Without `after_tso` those of the
+    batches above `after_batch`; without watermarks all of these."""
 
     cut_id: int
     after_tso: int | None
@@ -42,6 +42,11 @@ class Window:
     """None without watermarks."""
     after_batch: int
     last_batch: int
+
+    @property
+    def is_first_with_tsos(self) -> bool:
+        """Whether the cuts before had no TSOs."""
+        return self.resolved_tso is not None and self.after_tso is None and self.after_batch > 0
 
     def rows_in(self, frame: DataFrame) -> DataFrame:
         """The rows of `change_log` or `ddl_history` in this window."""
@@ -52,19 +57,21 @@ class Window:
         if self.resolved_tso is None:
             return decoded & (F.col("batch_id") > self.after_batch)
         inside = decoded & _is_at_or_before(self.resolved_tso)
-        return inside if self.after_tso is None else inside & _is_after(self.after_tso)
+        # cuts without TSOs have applied all of their batches
+        return inside & (F.col("batch_id") > self.after_batch if self.after_tso is None else _is_after(self.after_tso))
 
     def read_changes(self, lake: Lake) -> DataFrame:
         """`rows_in` of `change_log`."""
         if self.resolved_tso is None:
             return lake.read_batches("change_log", self.after_batch + 1, self.last_batch)
-        return _read_after(lake, self.after_tso, self.last_batch).where(_is_up_to(self.resolved_tso))
+        rows = _read_after(lake, self.after_tso, self.after_batch, self.last_batch)
+        return rows.where(_is_up_to(self.resolved_tso))
 
     def read_pending(self, lake: Lake) -> DataFrame:
         """The row changes of the batches so far that a later cut will apply."""
         if self.resolved_tso is None:
             return _unpaired_halves(lake.read_batches("change_log", self.last_batch, self.last_batch), self.last_batch)
-        return _read_after(lake, self.resolved_tso, self.last_batch)
+        return _read_after(lake, self.resolved_tso, 0, self.last_batch)
 
     def changes(
         self,
@@ -137,10 +144,10 @@ class Window:
         return [row for row in rows if not row["_late"]], [row for row in rows if row["_late"]]
 
 
-def _read_after(lake: Lake, tso: int | None, last_batch: int) -> DataFrame:
-    """The row changes after the TSO (None: all) of the batches up to `last_batch`."""
+def _read_after(lake: Lake, tso: int | None, batch: int, last_batch: int) -> DataFrame:
+    """The row changes after the TSO, or if that is None, of the batches above `batch`. In both cases up to `last_batch`."""
     if tso is None:
-        return lake.read_batches("change_log", 0, last_batch)
+        return lake.read_batches("change_log", batch + 1, last_batch)
     above = {"commit_ts": tso, "es": tso >> TSO_SHIFT}
     return lake.read_batches("change_log", 0, last_batch, above).where(~_is_up_to(tso))
 
@@ -222,4 +229,5 @@ def pending_changes(published: PublishedCut, streams: StreamProgress, lake: Lake
     """The number of pending row changes if there is no new cut."""
     if not streams.has_tsos or not streams.new_row_changes:
         return published.pending
-    return _read_after(lake, published.resolved_tso, streams.last_batch).count() + published.held_rows
+    rows = _read_after(lake, published.resolved_tso, published.last_batch, streams.last_batch)
+    return rows.count() + published.held_rows

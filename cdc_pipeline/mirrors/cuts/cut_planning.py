@@ -23,6 +23,7 @@ from cdc_pipeline.mirrors.changes.row_groups import contradiction_gaps, row_grou
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements, altered_at_watermark, statements_applied_since
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
+from cdc_pipeline.mirrors.deliveries.restarts import COPIES_WITH_FIRST_TSOS
 from cdc_pipeline.mirrors.deliveries.statement_copies import canal_restarts
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
 from cdc_pipeline.mirrors.merge.net_changes import RowSet
@@ -203,6 +204,8 @@ class CutPlanner:
         more += [(name, gap) for name, own in rows.gaps.items() for gap in own]
         more += early_row_gaps(rows.changes, dict(rows.selection.replayed)).items()
         more += contradiction_gaps(groups)
+        if self.window.is_first_with_tsos:
+            more += [(group.name, COPIES_WITH_FIRST_TSOS) for group in groups if not group.key_names]
         for name, gap in more:
             gaps[name] = (*gaps.get(name, ()), gap)
         return gaps

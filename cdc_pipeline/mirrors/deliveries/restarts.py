@@ -40,6 +40,12 @@ UNSURE_COPIES = Gap(
     "equal rows of one commit arrived more than once, as redeliveries or as separate rows; the messages do not show which: "
     "compare the table with upstream",
 )
+COPIES_WITH_FIRST_TSOS = Gap(
+    GapKind.UNKNOWN_DUPLICATES,
+    "the table has no key, and the stream's first TSOs are in this cut: rows that it sent again, with a TSO now, count "
+    "twice; compare the table with upstream",
+)
+"""For a stream whose earlier cuts had no TSOs: the time of a row is another one when it is sent again with its TSO."""
 _PART = (*COMMIT, "delivery_starts", "pauses")
 """Identifies a part of a commit: the rows between two starts of a delivery or pauses."""
 

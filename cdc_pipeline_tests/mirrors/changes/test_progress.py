@@ -88,13 +88,26 @@ def test_progress_from_a_cut_on_equals_the_full_progress(
     assert waiting or resolved == 9 or streams.new_row_changes == (9 if batch else 0)
 
 
-@pytest.mark.parametrize(("exact", "resolved"), [(False, None), (True, 25)])
+@pytest.mark.parametrize(
+    ("exact", "newest", "resolved"),
+    [
+        (False, 25, None),
+        (True, 25, 25),
+        (True, None, 25),
+        # a later cut would apply the change again
+        (True, 26, None),
+        # DataWorks, whose numbers are no times
+        (True, 2**63 - 1, 25),
+    ],
+)
 def test_after_a_cut_without_watermarks(
-    exact: bool, resolved: int | None, spark: SparkSession, paths: LakePaths
+    exact: bool, newest: int | None, resolved: int | None, spark: SparkSession, paths: LakePaths
 ) -> None:
     """With the first TSO, every partition needs a watermark, also earlier ones."""
-    batches = [(1, False, [], 7, _RANGES[1:], {}), (2, exact, [], 8, _NEW, {})]
-    spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
+    batches = [(1, False, [], 7, _RANGES[1:], {}, newest), (2, exact, [], 8, _NEW, {}, 99)]
+    spark.createDataFrame(batches, f"{_BATCHES}, newest_change BIGINT").write.format("delta").save(
+        paths.table("batches")
+    )
     spark.createDataFrame(_WATERMARKS[1:], _TOPIC).write.format("delta").save(paths.table("watermarks"))
     streams = read_progress(Lake(spark, paths), PublishedCut(1, None, 1, ()))
     assert (streams.last_batch, streams.has_tsos, streams.resolved_tso) == (2, exact, resolved)
