@@ -48,6 +48,8 @@ METADATA = StructType(
 )
 """The columns that lead from a row to the message that wrote it (`metadata_columns`)."""
 METADATA_COLUMNS = tuple(METADATA.names)
+RETIRED_MARK = "__dropped_"
+"""Precedes the id of the DROP in the name of a mirror that `ddl_policy: keep` keeps."""
 DELETED = "_deleted"
 """The column of mirrors with `soft_delete`: whether upstream deleted the row. Never NULL."""
 
@@ -151,12 +153,12 @@ class MirrorState:
 
     def as_retired(self, mark: str) -> MirrorState:
         """The mirror under the name that `ddl_policy: keep` gives it after the DROP with this id."""
-        return replace(self, name=replace(self.name, table=f"{self.name.table}__dropped_{mark}"), retired=mark)
+        return replace(self, name=replace(self.name, table=f"{self.name.table}{RETIRED_MARK}{mark}"), retired=mark)
 
     @property
     def former_name(self) -> TableName:
         """The mirror's name before it was retired."""
-        return replace(self.name, table=self.name.table.removesuffix(f"__dropped_{self.retired}"))
+        return replace(self.name, table=self.name.table.removesuffix(f"{RETIRED_MARK}{self.retired}"))
 
     def properties(self) -> dict[str, str]:
         """The Delta properties that hold this state: `cdc.` with the name of each field, as JSON except names and ids."""

@@ -107,7 +107,7 @@ class SelectionChange:
                 draft.remove(mirror)
         for mirror, target in self.renamed.items():
             if (state := draft.state(mirror)) is not None:
-                draft.rename(state, target)
+                draft.apply_name_rules(draft.rename(state, target))
         for source in self.created:
             name, known = now.mirror_name(source), definition(source)
             if now.merges(source):

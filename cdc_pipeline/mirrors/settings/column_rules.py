@@ -20,7 +20,7 @@ from cdc_pipeline.mirrors.model.computed_columns import (
 )
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
-from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS, MirrorState
+from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS, RETIRED_MARK, MirrorState
 from cdc_pipeline.mirrors.model.steps import ApplyRows, final_states
 from cdc_pipeline.mirrors.settings.table_patterns import matches, matches_any
 from cdc_pipeline.stored_json import StoredJson
@@ -70,8 +70,10 @@ class ColumnRules:
         return salt_key(self.salt) if self.salt else ""
 
     def has_masks_for(self, name: TableName) -> bool:
-        """Whether a pattern of `masks` matches the table."""
-        return matches_any(str(name), (pattern for pattern, _ in self.masks))
+        """Whether a pattern of `masks` may match the mirror: its name, or the former name of a retired one."""
+        former = replace(name, table=name.table.rpartition(RETIRED_MARK)[0])
+        patterns = [pattern for pattern, _ in self.masks]
+        return matches_any(str(name), patterns) or (bool(former.table) and matches_any(str(former), patterns))
 
     def mask_for(self, name: TableName, column: str) -> Mask | None:
         return next(

@@ -16,12 +16,16 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeColumns, CreateMirror
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
+from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError, unknown_masked_columns
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.masks import SALT
 from cdc_pipeline_tests.support.messages import tso
 from cdc_pipeline_tests.support.plans.mask_plans import CASES, RULES, Rules, T, masked_event, planned
+
+_ROUTED: Rules = (("eu.customers", (("email", HASH),)),)
 
 
 def _state(draft: PlanDraft, table: str) -> MirrorState:
@@ -67,6 +71,27 @@ def test_mirrors_of_earlier_cuts_are_masked_by_new_rules() -> None:
     assert dict(_state(planned("ALTER TABLE a1 ADD w INT", rules=(), known=(after,))[0], "a1").masks) == dict(
         after.masks
     )
+
+
+def test_a_mirror_that_was_kept_after_its_drop_is_masked_under_its_former_name() -> None:
+    before = _state(planned(T.format("a1"), rules=())[0], "a1").as_retired("9")
+    draft, _ = planned(rules=(("db.a1", (("email", HASH),)),), known=(before,))
+    assert dict(_state(draft, "a1__dropped_9").masks) == {"email": HASH}
+
+
+def test_a_mirror_with_another_route_is_masked_under_its_new_name() -> None:
+    """In the cut that renames it: the cut's rows follow."""
+    before = _state(planned(T.format("a1"), rules=())[0], "a1")
+    draft = PlanDraft(
+        (), {before.name: before}.get, frozenset({before.name}), 1, "UTC", ColumnRules(masks=_ROUTED, salt=SALT)
+    )
+    tables = {before.name: (before.name,)}
+    now = TableSelection(routes=(Route("db.a1", "eu.customers"),))
+    change = SelectionChange.from_selections(tables, [before.name], TableSelection(), now)
+    change.plan(draft, 1, now, lambda _: None)
+    state = draft.state(TableName("eu", "customers"))
+    assert state is not None
+    assert dict(state.masks) == {"email": HASH}
 
 
 def test_another_salt_fails_before_planning() -> None:
