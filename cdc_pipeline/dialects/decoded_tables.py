@@ -30,7 +30,7 @@ from cdc_pipeline.spark.small_frames import small_table
 from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -66,22 +66,24 @@ def decode_batches(
     claim_store: str | None = None,
     decoded_before: Lake | None = None,
     notes: Mapping[int, Mapping[str, Any]] | None = None,
+    decoded: Callable[[int], None] = lambda batch_id: None,
 ) -> list[DecodedBatch]:
     """Decodes every batch that is not decoded yet, oldest first.
 
     `up_to`: the last batch to decode; None for the newest. `claim_store`: folder or URI of TiCDC's claim store.
     `decoded_before`: the lake that a rebuild decodes again; its table `batches` has what the notes of old batches said.
-    `notes`: batch → fields that its stored note lacks (`Intake.notes`).
+    `notes`: batch → fields that its stored note lacks (`Intake.notes`). `decoded` receives the number of each batch.
     Raises LakeError if the Delta log of a table of the lake is damaged.
     """
     require_intact_logs(lake.paths.own_tables)
     last = last_decoded_batch(lake)
     newest = newest_batch(lake) if up_to is None else up_to
     recorded = (notes or {}) if decoded_before is None else recorded_notes(decoded_before)
-    return [
-        _decode_batch(lake, batch_id, dialect, claim_store, recorded.get(batch_id))
-        for batch_id in range(last + 1, newest + 1)
-    ]
+    batches = []
+    for batch_id in range(last + 1, newest + 1):
+        batches.append(_decode_batch(lake, batch_id, dialect, claim_store, recorded.get(batch_id)))
+        decoded(batch_id)
+    return batches
 
 
 def decoded_batches(lake: Lake, first: int, last: int) -> list[DecodedBatch]:

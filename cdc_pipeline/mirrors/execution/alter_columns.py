@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import commit_metadata, is_committed, overwrite_once, table_state
-from cdc_pipeline.mirrors.execution.backfill import backfill_columns
+from cdc_pipeline.mirrors.execution.backfill import backfill_columns, columns_to_generate
 from cdc_pipeline.mirrors.merge.computed_values import (
     columns_to_recompute,
     drops_computed,
@@ -178,7 +178,10 @@ def _is_renamed(origin: ColumnOrigin) -> bool:
 
 
 def _recomputed_columns(step: ChangeColumns, time_zone: str) -> list[ComputedColumn]:
-    return columns_to_recompute(step, lambda origin: _needs_rewrite_here(origin, step, time_zone))
+    kept = [origin for origin in step.origins if origin.before is not None]
+    rewritten = {origin.after.name for origin in kept if _needs_rewrite_here(origin, step, time_zone)}
+    changed = rewritten | columns_to_generate(step, rewritten)
+    return columns_to_recompute(step, lambda origin: origin.after.name in changed)
 
 
 def _has_datetime(step: ChangeColumns) -> bool:

@@ -49,7 +49,7 @@ def backfill_columns(context: StepContext, step: ChangeColumns, rewritten: Set[s
     gaps: list[Gap] = []
     nulls = {name for name, mask in step.state.masks if mask == NULL}
     added = {origin.after.name for origin in step.origins if origin.before is None}
-    due = (_columns_to_generate(step, rewritten) | added) - nulls
+    due = (columns_to_generate(step, rewritten) | added) - nulls
     # not from the state, whose schema has no masked defaults
     remaining = [origin.after for origin in step.origins if origin.after.name in due]
     part = 0
@@ -73,7 +73,7 @@ def backfill_columns(context: StepContext, step: ChangeColumns, rewritten: Set[s
     context.add_gaps(gaps, commits.for_gaps(commits.last))
 
 
-def _columns_to_generate(step: ChangeColumns, rewritten: Set[str]) -> set[str]:
+def columns_to_generate(step: ChangeColumns, rewritten: Set[str]) -> set[str]:
     """The generated columns with other values after the step: redefined ones, and those that read changed columns."""
     generated = [column for column in step.state.schema.columns if column.generated is not None]
     found = {origin.after.name for origin in step.origins if _is_redefined(origin.before, origin.after)}

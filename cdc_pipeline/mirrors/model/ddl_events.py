@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import Row
+
+SAME_BATCH_MS = 10_000
+"""Messages of Canal with one batch number whose `ts` differ by less are of one batch: numbers start again at a restart.
+
+With `canal.mq.dynamicTopic` a thread per topic builds the messages of a batch, so that `ts` does not order its topics.
+"""
 
 
 @dataclass(frozen=True)
@@ -103,18 +110,44 @@ def in_upstream_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
 
     Canal's events are ordered by its clock `ts`, because `es` is when a statement began: one that waited for a lock is
     logged after others that began later. Within a partition the offset orders them, also where Canal resends events with
-    their former `ts` and new batch numbers.
+    their former `ts` and new batch numbers. Between the topics of one batch `es` decides (`SAME_BATCH_MS`).
     """
-    times: dict[Position, tuple[int, int]] = {}
-    newest: dict[tuple[str, int], tuple[int, int]] = {}
+    times: dict[Position, tuple[int, int, int]] = {}
+    newest: dict[tuple[str, int], tuple[int, int, int]] = {}
     by_position = sorted(events, key=lambda event: event.position)
+    starts = _starts_of_batches(by_position)
     for event in by_position:
-        time = (event.commit_ts, event.message_id or 0)
+        time = (event.commit_ts, event.message_id or 0, 0)
         if dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER) and event.ts is not None:
             partition = event.position[:2]
-            time = newest[partition] = max((event.ts << TSO_SHIFT, time[1]), newest.get(partition, (0, 0)))
+            start = starts.get(event.position)
+            clock, es = (event.ts, 0) if start is None else (start, event.es or 0)
+            time = newest[partition] = max((clock << TSO_SHIFT, time[1], es), newest.get(partition, (0, 0, 0)))
         times[event.position] = time
     return sorted(by_position, key=lambda event: times[event.position])
+
+
+def _starts_of_batches(events: Iterable[DdlEvent]) -> dict[Position, int]:
+    """The lowest `ts` of the batch of each event that shares it with an event in another topic."""
+    numbered: dict[int, list[DdlEvent]] = defaultdict(list)
+    for event in events:
+        if (
+            event.message_id is not None
+            and event.ts is not None
+            and dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER)
+        ):
+            numbered[event.message_id].append(event)
+    found: dict[Position, int] = {}
+    for same in numbered.values():
+        batches: list[list[DdlEvent]] = []
+        for event in sorted(same, key=lambda event: event.ts or 0):
+            if not batches or (event.ts or 0) - (batches[-1][-1].ts or 0) >= SAME_BATCH_MS:
+                batches.append([])
+            batches[-1].append(event)
+        for batch in batches:
+            if len({event.topic for event in batch}) > 1:
+                found |= dict.fromkeys((event.position for event in batch), batch[0].ts or 0)
+    return found
 
 
 def creates(event: DdlEvent, name: TableName) -> bool:

@@ -34,6 +34,7 @@ from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut, move_mir
 from cdc_pipeline.mirrors.operations.content_hash import content_hash
 from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild
 from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_inputs
+from cdc_pipeline.mirrors.operations.upkeep import EVERY, keep_table_small
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
 
 if TYPE_CHECKING:
@@ -130,13 +131,25 @@ class Rebuilder:
                 releases.write.format("delta").save(scratch.paths.table(RELEASES))
             if scope.is_all:
                 # all decoded batches: those after the published cut have pending changes
-                self.maker.report(f"decoding {streams.last_batch} batches again")
-                decode_batches(scratch, self.dialect, streams.last_batch, self.claim_store, self._lake)
+                self._decode(scratch, streams.last_batch)
             else:
                 copy_inputs(self._lake, scratch, scope)
             built = self._replay(scratch, scope, published)
             report = _scoped_report(replace(built, cut_id=published.cut_id + 1, streams=streams), scope, published)
             yield RebuiltTables(scratch, scope, report, published, releases is not None, abandoned)
+
+    def _decode(self, scratch: Lake, last_batch: int) -> None:
+        """Decodes all batches into the scratch lake, and keeps its tables small meanwhile: each batch is a commit."""
+        report = self.maker.report
+        report(f"decoding {last_batch} batches again")
+
+        def decoded(batch_id: int) -> None:
+            if batch_id % EVERY == 0:
+                report(f"decoded {batch_id} of {last_batch} batches")
+                for table in _DECODED:
+                    keep_table_small(scratch, table, scratch.paths.table(table), lambda line: None)
+
+        decode_batches(scratch, self.dialect, last_batch, self.claim_store, self._lake, decoded=decoded)
 
     @contextmanager
     def _scratch_lake(self, borrowed: Iterable[str]) -> Iterator[Lake]:

@@ -104,7 +104,18 @@ class Releaser:
         if not self._lake.exists("dead_letters"):
             raise LakeError("there are no dead letters yet", pipeline=self._lake.paths.pipeline)
         letters = self._lake.read("dead_letters")
-        chosen = self._new_releases(choice.choose(letters, choice.replacement_rows(self._lake.spark))).persist()
+        try:
+            found = choice.choose(letters, choice.replacement_rows(self._lake.spark))
+        except LakeError as error:
+            if kept is None:
+                raise
+            newest = kept.orderBy(F.col("released_at").desc()).select("run_id").first()
+            assert newest is not None
+            raise LakeError(
+                f"{error}. The newest release is that of run {newest['run_id']}: if it failed, run "
+                f"{self._lake.paths.pipeline}_rebuild, which completes it"
+            ) from error
+        chosen = self._new_releases(found).persist()
         try:
             return self._release(chosen, kept)
         finally:

@@ -70,9 +70,14 @@ def _read_query(cursor: Cursor) -> str:
 
 
 def _read_elements(cursor: Cursor) -> tuple[Clause, ...]:
-    """Reads columns and keys in brackets. Returns the columns first, as a key may be before its column."""
+    """Reads columns and keys in brackets. Returns the columns first, as a key may be before its column.
+
+    The keys of column definitions follow the others: TiDB numbers them so, and the lowest number decides between two keys of
+    the same length (`row_key`).
+    """
     columns: list[Clause] = []
     keys: list[Clause] = []
+    column_keys: list[Clause] = []
     cursor.expect("(")
     while True:
         key = read_key(cursor)
@@ -81,11 +86,11 @@ def _read_elements(cursor: Cursor) -> tuple[Clause, ...]:
         else:
             parsed = read_column(cursor)
             columns.append(AddColumn(parsed.column))
-            keys.extend(parsed.keys)
+            column_keys.extend(parsed.keys)
         if not cursor.accept(","):
             break
     cursor.expect(")")
-    return (*columns, *keys)
+    return (*columns, *keys, *column_keys)
 
 
 def _read_options(cursor: Cursor) -> dict[str, str]:

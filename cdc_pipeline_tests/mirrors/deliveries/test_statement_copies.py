@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -110,6 +111,25 @@ def test_the_first_sending_precedes_its_copy_in_upstream_order() -> None:
     sent = [(_CREATE, 1, 7), (_DROP, 2, 8), (_CREATE, 1, 1), (_DROP, 2, 1), (_EMPTY, 9, 2)]
     events = [_event(sql, offset, ts=ts, batch=batch) for offset, (sql, ts, batch) in enumerate(sent)]
     assert [event.offset for event in in_upstream_order(reversed(events))] == [0, 1, 2, 3, 4]
+
+
+def test_topics_of_one_batch_are_ordered_by_the_time_of_the_statements() -> None:
+    """Canal's threads build the messages of its topics, so that `ts` may be in another order."""
+
+    def ordered(*sent: tuple[str, int, int, int]) -> list[str]:
+        events = [
+            replace(_event(_DROP, offset, ts=ts, batch=batch), topic=topic, es=es)
+            for offset, (topic, ts, batch, es) in enumerate(sent)
+        ]
+        return [f"{event.topic} {event.offset}" for event in in_upstream_order(reversed(events))]
+
+    assert ordered(("t", 501, 7, 2000), ("db", 503, 7, 1000)) == ["db 1", "t 0"]
+    # other batches, or the same number after a restart
+    assert ordered(("t", 501, 6, 2000), ("db", 503, 7, 1000)) == ["t 0", "db 1"]
+    assert ordered(("t", 501, 7, 2000), ("db", 99503, 7, 1000)) == ["t 0", "db 1"]
+    # in each topic the offsets decide
+    assert ordered(("t", 501, 7, 3000), ("t", 502, 7, 2000), ("db", 503, 7, 2500)) == ["db 2", "t 0", "t 1"]
+    assert ordered(("t", 501, 7, 3000), ("db", 503, 7, 2500), ("t", 504, 8, 1000)) == ["db 1", "t 0", "t 2"]
 
 
 def test_equal_statements_at_one_tso_are_copies() -> None:

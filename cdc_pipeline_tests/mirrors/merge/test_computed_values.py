@@ -41,6 +41,7 @@ _DERIVED = (
         ),
     ),
     ("db.canal", (ComputedColumn("sum", "bigint", "a + b"), ComputedColumn("wrong", "int", "a + 1/0"))),
+    ("db.made", (ComputedColumn("next", "decimal(12,2)", "b + 1"),)),
     ("db.p", (ComputedColumn("upper", "string", "upper(V)"),)),
     ("db.q", (ComputedColumn("lower", "string", "lower(v)"), ComputedColumn("today", "date", "'today'"))),
     ("db.bag", (ComputedColumn("both", "array<string>", "array(w, upper(v))"),)),
@@ -74,6 +75,8 @@ _PARTS = "PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN MAXV
 FIRST = (
     *(ddl(f"CREATE TABLE {name} ({_SALE})", 1) for name in ("s_keyed", "draft")),
     ddl("CREATE TABLE bag (w VARCHAR(20), v VARCHAR(30))", 1),
+    ddl("CREATE TABLE made (id INT PRIMARY KEY, a DECIMAL(10,2), b DECIMAL(12,2) AS (a * 2) STORED)", 1),
+    _sale("INSERT", "made", 2, "1", "1.60", "3.20", names="id a b"),
     ddl("CREATE TABLE q (id INT PRIMARY KEY, v VARCHAR(30))", 1),
     ddl(f"CREATE TABLE p (id INT PRIMARY KEY, v VARCHAR(30)) PARTITION BY RANGE (id) ({_PARTS})", 1),
     canal_ddl("CREATE TABLE canal (id INT PRIMARY KEY, a INT, b INT DEFAULT 4)", 1, table="canal", kind="CREATE"),
@@ -93,6 +96,8 @@ SECOND = (
     ddl("ALTER TABLE s_keyed MODIFY quantity BIGINT, RENAME COLUMN price TO cost", 13),
     _sale("INSERT", "s_keyed", 14, "5", "9.00", "4", names="id cost quantity"),
     ddl("ALTER TABLE s_keyed ADD COLUMN price DECIMAL(10,2) DEFAULT 5", 15),
+    # its generated column changes with it, without a message
+    ddl("ALTER TABLE made MODIFY a DECIMAL(10,0)", 13),
     ddl("RENAME TABLE draft TO s_final", 11),
     _sale("INSERT", "s_final", 12, "2", "9.00", "4"),
     ddl("ALTER TABLE s_final ADD COLUMN Total VARCHAR(5) DEFAULT 'own'", 13),
@@ -126,6 +131,7 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
     "bag": sorted((_W, hashed(v), [_W, hashed(v).upper()]) for v in ("shown-a", "shown-b", "shown-c")),
     "p": [(15, "Vv", "VV"), (7, "Vv", "VV")],
     "q": [(5, "Vv", "vv", None)],
+    "made": [(1, Decimal(2), Decimal("4.00"), Decimal("5.00"))],
     "canal": [(1, 5, 2, 7, None), (2, 1, 4, 5, None)],
 }
 

@@ -154,11 +154,21 @@ def test_no_file_has_a_masked_value_in_clear(ingested: LakePaths) -> None:
     assert "column age: expected int, found a masked value" in letters
 
 
-def test_a_rebuild_is_equal_and_hashes_anew_under_another_salt(ingested: LakePaths, spark: SparkSession) -> None:
+def test_a_rebuild_is_equal_and_hashes_anew_under_another_salt(
+    ingested: LakePaths, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as after a hundred batches
+    monkeypatch.setattr("cdc_pipeline.mirrors.operations.rebuild.EVERY", 1)
+    lines: list[str] = []
     salt = "another salt of the tests"
     rules = ColumnRules(masks=WITH_LATER.masks, salt=salt)
-    maker = CutMaker(Lake(spark, ingested), "again", "UTC", 2, lambda _: None, columns=rules)
+    maker = CutMaker(Lake(spark, ingested), "again", "UTC", 2, lines.append, columns=rules)
     report = Rebuilder(maker, "auto").rebuild()
+    assert [line for line in lines if line.startswith("decod")] == [
+        "decoding 2 batches again",
+        "decoded 1 of 2 batches",
+        "decoded 2 of 2 batches",
+    ]
     assert {table.table for table in report.tables if not table.equal} == {
         f"mirror/db.{name}" for name in ("people", "keyed", "later")
     }

@@ -196,6 +196,11 @@ def test_rebuilds_and_later_runs_keep_the_releases(lake: ReleaseLake) -> None:
     assert stopped.released.count == 7
     assert stopped.rebuild is not None
     assert [table.table for table in stopped.rebuild.tables if not table.equal] == []
+    # as another run that repeats an interrupted one
+    with pytest.raises(
+        LakeError, match=r"no dead letter at t/.* is that of run released: if it failed, run shop_rebuild"
+    ):
+        Releaser(lake.rebuilder("again")).release(DeadLetterChoice(positions=(lake.places["x1"],)))
 
 
 def test_the_job(lake: ReleaseLake, spark: SparkSession, tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
-"""Events of `ddl_history` that are not MySQL's DDL."""
+"""Events of `ddl_history`: DDL of other databases, and the key of a created table."""
 
 from __future__ import annotations
 
 import pytest
 
-from cdc_pipeline.mysql.ddl.statements import OTHER_DDL_EVENT, event_changes
-from cdc_pipeline.mysql.model.schema_changes import NotSupported
+from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, event_changes
+from cdc_pipeline.mysql.model.schema_changes import CreateTable, NotSupported
 from cdc_pipeline.mysql.model.table import TableName
 
 # Statement → whether it may change a table that the message does not name.
@@ -33,3 +33,21 @@ def test_ddl_of_another_database_without_a_table() -> None:
     (change,) = event_changes(OTHER_DDL_EVENT, "d", "", "DROP SCHEMA s CASCADE")
     assert isinstance(change, NotSupported)
     assert (change.name, change.everywhere) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("sql", "key"),
+    [
+        ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT NOT NULL UNIQUE)", ("a",)),
+        # TiDB numbers the keys of column definitions after the others
+        ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT NOT NULL, UNIQUE (b))", ("b",)),
+        ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT NOT NULL, UNIQUE (b, a))", ("a",)),
+        ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT, UNIQUE (b))", ("a",)),
+        ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT PRIMARY KEY)", ("b",)),
+    ],
+)
+def test_the_handle_key_of_ticdc(sql: str, key: tuple[str, ...]) -> None:
+    """Messages without other columns in DELETE name it."""
+    (change,) = event_changes(DDL_EVENT, "d", "t", sql)
+    assert isinstance(change, CreateTable)
+    assert change.schema.row_key == key
