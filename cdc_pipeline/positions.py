@@ -24,4 +24,4 @@ BatchPosition = tuple[int, str, int, int]
 
 def offsets_text(first: int, end: int) -> str:
     """Skipped offsets as text: `5–8`, with `end` 9. With `end` = `first` all later ones of a topic that was deleted."""
-    return f"{first}–{end - 1}" if end > first else f"from {first} on, if the deleted topic had any,"
+    return f"{first}–{end - 1}" if end > first else f"from {first} on, if the deleted topic had any"

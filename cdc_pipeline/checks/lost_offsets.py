@@ -36,13 +36,17 @@ def lost_offsets_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
         severity=dg.AssetCheckSeverity.WARN,
         description=None
         if not rows
-        else f"{_number(rows)} before they were read, the first in {next(iter(skipped))}: "
+        else f"{_loss(rows)}, the first in {next(iter(skipped))}: "
         f"{next(iter(skipped.values()))}. Only a new snapshot of the upstream tables has their "
         "changes. Set retention.ms of the topic above the longest downtime of the pipeline",
         metadata=dict(skipped),
     )
 
 
-def _number(rows: Sequence[Mapping[str, int]]) -> str:
+def _loss(rows: Sequence[Mapping[str, int]]) -> str:
     expired = sum(row["next"] - row["first"] for row in rows)
-    return f"{expired} offsets expired" if expired else "a topic was deleted, perhaps"
+    return (
+        f"{expired} offsets expired before they were read"
+        if expired
+        else "a topic was deleted that may have had more records"
+    )

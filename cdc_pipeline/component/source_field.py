@@ -11,6 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_serializer, field_validator, model_validator
 
 from cdc_pipeline.component.json_schema import ByType, YamlModel
+from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
@@ -55,6 +56,10 @@ class StartAt(YamlModel):
     def _validate_start(self) -> StartAt:
         if sum(value is not None for value in (self.timestamp, self.offsets, self.commit_tso)) != 1:
             raise ValueError("one of timestamp, offsets and commit_tso is expected")
+        if self.commit_tso is not None and not FIRST_TSO <= self.commit_tso <= LAST_TSO:
+            raise ValueError(
+                f"commit_tso: {self.commit_tso} is not a TSO: a number such as 470613987560259584 is expected"
+            )
         _ = self.start
         return self
 
@@ -68,14 +73,16 @@ class StartAt(YamlModel):
 
 
 def _milliseconds(text: str) -> int:
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(r"\d{13}", text):
         return int(text)
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise ValueError(f"timestamp: {text!r} is not an instant: 2026-11-22T10:00:00Z or ms since 1970 is expected")
+        raise ValueError(
+            f"timestamp: {text!r} is not an instant: 2026-11-22T10:00:00Z or ms since 1970 (13 digits) is expected"
+        )
     return int(moment.timestamp() * 1000)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, field_validator
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.spark.jars import jar_excludes, jar_packages, spark_home
@@ -53,6 +53,8 @@ _FIXED_SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # mirrors must not depend on the machine's time zone
     "spark.sql.session.timeZone": "UTC",
+    # an overflow is an error, which the expressions of generated and computed columns catch: never a wrong number
+    "spark.sql.ansi.enabled": "true",
     # in a JVM with another time zone, Delta recomputes the whole table state to validate each commit
     "spark.driver.defaultJavaOptions": _UTC_OPTION,
     "spark.executor.defaultJavaOptions": _UTC_OPTION,
@@ -91,6 +93,14 @@ _FIXED_SETTINGS = {
     "spark.scheduler.mode": "FAIR",
 }
 
+_SETTINGS_OF_VALUES = (
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.enabled",
+    "spark.sql.mapKeyDedupPolicy",
+    "spark.sql.caseSensitive",
+)
+"""Settings that decide which values are stored: nobody may override them."""
+
 
 def _sets_collector(settings: Mapping[str, str]) -> bool:
     """Whether the user's options already choose a garbage collector. A JVM with two such options does not start."""
@@ -128,10 +138,22 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
     )
     shuffle_partitions: int = Field(default=0, description="Tasks per shuffle; 0 means the number of cores.")
     settings: dict[str, str] = Field(
-        default_factory=dict, description="Further Spark settings, which override all others."
+        default_factory=dict,
+        description="Further Spark settings, which override all others but those that decide which values are stored: time "
+        "zone, ANSI mode, case of column names, duplicate keys in JSON.",
     )
 
     _session: SparkSession | None = PrivateAttr(default=None)
+
+    @field_validator("settings")
+    @classmethod
+    def _validate_settings(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in _SETTINGS_OF_VALUES:
+            if str(value.get(name, _FIXED_SETTINGS[name])).lower() != _FIXED_SETTINGS[name].lower():
+                raise ValueError(
+                    f"{name}: {value[name]!r} would change the values in mirrors; {_FIXED_SETTINGS[name]!r} is expected"
+                )
+        return value
 
     def session_settings(self, *, short_lived: bool = False) -> dict[str, str]:
         """All Spark settings with which the session starts. `short_lived`: see `start`."""

@@ -435,6 +435,14 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {**_GOOD, "source": {**_KAFKA, "start": {"timestamp": "2026-11-22 10:00"}}},
         ["timestamp", "'2026-11-22 10:00' is not an instant", "2026-11-22T10:00:00Z"],
     ),
+    "start at seconds": (
+        {**_GOOD, "source": {**_KAFKA, "start": {"timestamp": 1764000000}}},
+        ["timestamp", "'1764000000' is not an instant", "13 digits"],
+    ),
+    "start at the ms of a TSO": (
+        {**_GOOD, "source": {**_KAFKA, "start": {"commit_tso": 1764000000000}}},
+        ["commit_tso", "1764000000000 is not a TSO"],
+    ),
     "no records in a batch": (
         {**_GOOD, "source": {**_KAFKA, "max_records_per_batch": 0}},
         ["max_records_per_batch", "0 is not a number of records"],

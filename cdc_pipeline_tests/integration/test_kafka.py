@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # the package is typed, but has no __all__
 
 from cdc_pipeline.checks.lost_offsets import lost_offsets_result
@@ -36,6 +36,7 @@ from cdc_pipeline_tests.local_kafka.clients import quiet_admin
 from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
+from cdc_pipeline_tests.support.large_messages import lz4
 from cdc_pipeline_tests.support.messages import row as row_change
 from cdc_pipeline_tests.support.messages import watermark
 
@@ -311,7 +312,7 @@ def test_a_recreated_topic(broker: LocalBroker, spark: SparkSession, paths: Lake
     # records of the deleted topic that were not read
     check = lost_offsets_result(Lake(spark, paths), dg.AssetKey("change_log"))
     assert (check.description or "").startswith(
-        "a topic was deleted, perhaps before they were read, the first in twice/0: "
+        "a topic was deleted that may have had more records, the first in twice/0: "
     )
     assert check.metadata["twice/0"].value == "from 2 on, if the deleted topic had any, skipped in batch 2"
     assert continued.values() == {
@@ -377,6 +378,13 @@ def test_doctor_looks_at_the_newest_records(broker: LocalBroker, paths: LakePath
     assert [finding.text for finding in found.values() if not finding.passed] == []
     assert found["dialects"].text == "sound: ticdc"
     assert "default-mode: ticdc without TSOs (enable-tidb" in findings("default-mode")["dialects"].text
+    # as a run decodes them: compressed values, and a sender of Canal's format without batch numbers
+    compressed = row_change("INSERT", "t", 1, {"id": "1", "v": "a" * 100}).encode()
+    create_topics(broker.bootstrap, {"compressed": 1})
+    _produce(broker, [replace(_records("compressed", "x")[0], value=lz4(compressed))])
+    assert findings("compressed")["dialects"].text == "compressed: ticdc"
+    _topic(broker, "sender", json.dumps({**in_default_mode, "es": in_default_mode["es"] // 1000 * 1000}))
+    assert findings("sender")["dialects"].text == "sender: canal"
     wrong = findings("sound", "other")["dialects"]
     assert not wrong.passed
     assert wrong.text.startswith("the newest records would be dead letters: other (rule ")
@@ -392,6 +400,27 @@ def test_group_offsets_for_dashboards(broker: LocalBroker, spark: SparkSession, 
     admin = quiet_admin(broker.bootstrap)
     (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("dashboard")]).values()
     assert [(position.topic, position.offset) for position in future.result().topic_partitions] == [("shown", 2)]
+
+
+def test_a_group_that_the_broker_refuses_does_not_stop_the_run(
+    broker: LocalBroker, spark: SparkSession, paths: LakePaths
+) -> None:
+    """It has a running consumer."""
+    _topic(broker, "busy", "a", "b")
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "taken", "log_level": 0})
+    consumer.subscribe(["busy"])
+    until = time.monotonic() + 60
+    while not consumer.assignment():
+        consumer.poll(0.2)
+        assert time.monotonic() < until
+    lines: list[str] = []
+    reader = _reader(broker, spark, paths, "busy")
+    intake = replace(reader.source, publish_group="taken").ingest(Lake(spark, paths), RunContext("run", lines.append))
+    consumer.close()
+    assert intake.records == 2
+    assert [line[:52] for line in lines if "publish_group" in line] == [
+        "publish_group 'taken': its offsets are not set: the "
+    ]
 
 
 def test_a_tick_at_200_partitions(broker: LocalBroker, spark: SparkSession, paths: LakePaths) -> None:

@@ -85,3 +85,13 @@ def test_delta_knows_no_more_tables_at_once_than_it_may(spark: SparkSession, tmp
         delta_log(spark, str(tmp_path / str(number)))
     companion = getattr(jvm(spark).org.apache.spark.sql.delta, "DeltaLog$").__getattr__("MODULE$")
     assert companion.cacheSize() <= most
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("spark.sql.session.timeZone", "Asia/Shanghai"), ("spark.sql.ansi.enabled", "false")]
+)
+def test_settings_that_decide_values_cannot_be_overridden(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: '{value}' would change the values in mirrors"):
+        SparkLakehouse(settings={name: value})
+    fixed = SparkLakehouse().session_settings()
+    assert SparkLakehouse(settings={name: fixed[name].upper()}).session_settings()[name] == fixed[name].upper()

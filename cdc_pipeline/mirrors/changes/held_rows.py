@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
 from cdc_pipeline.lake.delta import Commit
-from cdc_pipeline.lake.tables.ddl_history import HELD
+from cdc_pipeline.lake.tables.ddl_history import APPLIED, HELD
 from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.deliveries.copies import ROW_POSITION
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.small_frames import small_frame, small_table
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-    from cdc_pipeline.mysql.model.table import TableName
 
 APPROVALS = "ddl_approvals"
 _APPROVALS_SCHEMA = "topic STRING, `partition` INT, `offset` BIGINT, run_id STRING, approved_at TIMESTAMP"
@@ -39,6 +39,13 @@ _APPROVALS_SCHEMA = "topic STRING, `partition` INT, `offset` BIGINT, run_id STRI
 def approved_statements(lake: Lake) -> frozenset[Position]:
     """The positions of all approved statements."""
     return frozenset(Position(**row) for row in read_rows(lake, APPROVALS, columns=POSITION))
+
+
+def applied_statements(lake: Lake) -> frozenset[Position]:
+    """The positions of all statements that the mirrors have applied. A replay holds none of them, under any policy."""
+    return frozenset(
+        Position(**row) for row in read_rows(lake, "ddl_history", ("status", "=", APPLIED), columns=POSITION)
+    )
 
 
 def approve(lake: Lake, held: Iterable[HeldTable], run_id: str) -> None:
@@ -93,18 +100,24 @@ def with_resumed_rows(
     """
     if not released or cuts is None:
         return delivered
+    since = _newest_rebuilds(cuts)
     bounds = small_frame(
         delivered.sparkSession,
-        [(name.database, name.table, held.commit_ts) for name, held in released.items()],
-        "`database` STRING, `table` STRING, held_from BIGINT",
+        [
+            (name.database, name.table, held.commit_ts, max(since.get(None, 0), since.get(name, 0)))
+            for name, held in released.items()
+        ],
+        "`database` STRING, `table` STRING, held_from BIGINT, since_cut BIGINT",
     )
     names = ["database", "table"]
     is_held = F.col("commit_ts") >= F.col("held_from")
     past = log.join(F.broadcast(bounds), names).where(is_held).where(F.col("batch_id") <= window.after_batch)
     if window.after_tso is not None:
         past = past.where(F.col("commit_ts") <= window.after_tso)
-        cut_ends = cuts.select(F.col("resolved_tso").alias("cut_tso"), F.col("last_batch").alias("cut_batch"))
+        cut_ends = cuts.select("cut_id", F.col("resolved_tso").alias("cut_tso"), F.col("last_batch").alias("cut_batch"))
         is_late = (F.col("cut_tso") >= F.col("commit_ts")) & (F.col("cut_batch") < F.col("batch_id"))
+        # a rebuild counts what was late before it as waiting
+        is_late &= F.col("cut_id") >= F.col("since_cut")
         past = past.join(F.broadcast(cut_ends), is_late, "left_anti")
     resumed = with_segments(past.select(*log.columns), events).where("segment > 0").drop("segment")
     resumed = resumed.withColumns({"is_new": F.lit(True), "applied_before": F.lit(False)})
@@ -112,6 +125,14 @@ def with_resumed_rows(
     repeated = delivered.join(F.broadcast(bounds), names).where(F.col("applied_before") & is_held)
     others = delivered.join(repeated.select(*ROW_POSITION), list(ROW_POSITION), "left_anti")
     return others.unionByName(resumed)
+
+
+def _newest_rebuilds(cuts: DataFrame) -> dict[TableName | None, int]:
+    """Mirror → the newest cut that has rebuilt it alone or with others; None: that has rebuilt all."""
+    tables = F.when(F.col("rebuilt"), F.array(F.lit(None).cast("STRUCT<`database`: STRING, `table`: STRING>")))
+    rebuilt = cuts.select("cut_id", F.explode(F.coalesce(tables, "rebuilt_tables")).alias("name"))
+    newest = rebuilt.groupBy("name").agg(F.max("cut_id").alias("cut_id")).collect()
+    return {None if row["name"] is None else TableName(*row["name"]): row["cut_id"] for row in newest}
 
 
 def count_held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> dict[TableName, int]:

@@ -193,20 +193,20 @@ def store_outcomes(lake: Lake, outcomes: dict[Position, DdlOutcome], note: dict[
     _merge_results(session, lake.paths, small_frame(session, rows, _RESULTS))
 
 
-def close_held_statements(lake: Lake, rebuilt: Lake, note: dict[str, Any]) -> None:
-    """Copies the outcomes of held statements that a rebuild has applied from the scratch lake `rebuilt` to `ddl_history`."""
-    held = lake.read("ddl_history").where(F.col("status") == HELD)
-    done = (
+def update_held_statements(lake: Lake, rebuilt: Lake, note: dict[str, Any]) -> None:
+    """Copies to `ddl_history` the outcomes of statements that only one of the lake and the scratch lake `rebuilt` holds."""
+    before = lake.read("ddl_history").select(*POSITION, F.col("status").alias("status_before"))
+    changed = (
         rebuilt.read("ddl_history")
-        .where(F.col("status") != HELD)
-        .join(held.select(*POSITION), list(POSITION), "left_semi")
+        .join(before, list(POSITION))
+        .where((F.col("status") == HELD) != (F.col("status_before") == HELD))
         .select(*POSITION, "status", "effect", "tables")
         .localCheckpoint()
     )
-    if done.isEmpty():
+    if changed.isEmpty():
         return
     commit = Commit(f"cdc:{lake.paths.pipeline}:ddl_results:{uuid.uuid4().hex}", 1, note)
-    _merge_results(commit_session(lake.spark, commit), lake.paths, done)
+    _merge_results(commit_session(lake.spark, commit), lake.paths, changed)
 
 
 def _merge_results(session: SparkSession, paths: LakePaths, results: DataFrame) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
     from cdc_pipeline.mysql.model.table import TableName
+    from cdc_pipeline.positions import Position
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class CutMaker:
     """Which tables have mirrors, and under which names."""
     columns: ColumnRules = field(default_factory=ColumnRules)
     quarantine_policy: QuarantinePolicy = field(default_factory=QuarantinePolicy)
+    applied_before: frozenset[Position] = frozenset()
+    """For a replay: statements that the lake has applied. They are approved."""
 
     @property
     def settings(self) -> CutSettings:
@@ -157,7 +160,7 @@ class CutMaker:
         return self.lake.read(name)
 
     def _inputs(self) -> CutInputs:
-        return CutInputs(self._stored, approved_statements(self.lake))
+        return CutInputs(self._stored, approved_statements(self.lake) | self.applied_before)
 
     @property
     def _stored(self) -> StoredMirrors:

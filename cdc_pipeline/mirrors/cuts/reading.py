@@ -26,7 +26,7 @@ from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths, path_segment, remove_folder, subfolders
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
-from cdc_pipeline.mirrors.changes.held_rows import APPROVALS
+from cdc_pipeline.mirrors.changes.held_rows import APPROVALS, applied_statements, approved_statements, resumed_tables
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
     PublishedCut,
@@ -156,8 +156,10 @@ def read_cut(
         )
     folder = _Scratch(spark, _scratch_folder(handle.paths, scratch))
     try:
-        settings = _settings(handle, base, tso, mask_salt)
-        return _between(handle, base if mirrors is not None else NO_CUT, mirrors or [], tso, folder, settings)
+        settings = _settings(handle, tso, mask_salt)
+        if mirrors is None or _needs_earlier_cuts(handle, base, tso):
+            base, mirrors = NO_CUT, []
+        return _between(handle, base, mirrors, tso, folder, settings)
     except BaseException:
         folder.remove()
         raise
@@ -232,6 +234,22 @@ def _at_cut(lake: Lake, cut: PublishedCut, mirrors: Iterable[_MirrorAt]) -> CutT
     return CutTables(cut.cut_id, cut.resolved_tso, tables)
 
 
+def _needs_earlier_cuts(lake: Lake, base: PublishedCut, tso: int) -> bool:
+    """Whether the mirrors of `base` do not suffice to compute the tables at the TSO.
+
+    A table that waited has been approved since, so `ddl_history` no longer says what it waited for. RECOVER and FLASHBACK
+    restore rows that an earlier cut has dropped.
+    """
+    if base is NO_CUT:
+        return False
+    if resumed_tables(base.held, approved_statements(lake)):
+        return True
+    restoring = F.upper("sql").rlike("RECOVER|FLASHBACK") & (F.col("commit_ts") <= tso)
+    if base.resolved_tso is not None:
+        restoring &= F.col("commit_ts") > base.resolved_tso
+    return not lake.read("ddl_history").where(restoring).isEmpty()
+
+
 def _between(
     lake: Lake, base: PublishedCut, mirrors: Iterable[_MirrorAt], tso: int, folder: _Scratch, settings: CutSettings
 ) -> CutTables:
@@ -257,6 +275,7 @@ def _between(
         settings.columns,
         # without a cut to start from, a quarantined table fails again
         QuarantinePolicy(None, quarantined_tables(published_cut(lake).held)),
+        applied_statements(lake),
     )
     report = maker.advance(up_to=tso)
     tables = {entry.name: _upstream_rows(lake.read_path(entry.path), entry) for entry in report.mirrors}
@@ -294,12 +313,13 @@ def _mirror_id(spark: SparkSession, path: str) -> str | None:
     return None if state is None else state.properties.get("cdc.mirror_id")
 
 
-def _settings(lake: Lake, base: PublishedCut, tso: int, salt: str) -> CutSettings:
-    """The settings of the newest cut, with the selection of `base` at its TSO, else of the cut after it."""
-    cuts = cuts_since_rebuild(lake, "time_zone", "keys", "ddl_policy", "selection", "column_rules")
+def _settings(lake: Lake, tso: int, salt: str) -> CutSettings:
+    """The settings of the newest cut, with the selection of the newest cut at the TSO, else of the first one after it."""
+    cuts = cuts_since_rebuild(lake, "resolved_tso", "time_zone", "keys", "ddl_policy", "selection", "column_rules")
     newest = cuts[-1]
-    first = base.cut_id if base.resolved_tso == tso else base.cut_id + 1
-    after = next((cut for cut in cuts if cut["cut_id"] >= first), newest)
+    exact = [cut for cut in cuts if cut["resolved_tso"] == tso]
+    later = [cut for cut in cuts if cut["resolved_tso"] is not None and cut["resolved_tso"] > tso]
+    after = exact[-1] if exact else later[0] if later else newest
     columns = ColumnRules.from_json(newest["column_rules"], salt)
     keys = {table: tuple(columns) for table, columns in (newest["keys"] or {}).items()}
     selection = SELECTION_JSON.from_json(after["selection"])

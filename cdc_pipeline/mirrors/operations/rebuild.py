@@ -22,10 +22,10 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, overwrite_once
 from cdc_pipeline.lake.paths import LakePaths, remove_folder
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
-from cdc_pipeline.mirrors.changes.held_rows import APPROVALS
+from cdc_pipeline.mirrors.changes.held_rows import APPROVALS, applied_statements
 from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, published_cut, read_progress
 from cdc_pipeline.mirrors.changes.window import Window
-from cdc_pipeline.mirrors.cuts.cut_ddl import close_held_statements
+from cdc_pipeline.mirrors.cuts.cut_ddl import update_held_statements
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
@@ -170,7 +170,12 @@ class Rebuilder:
         self.maker.report(f"rebuilding the mirrors{named}")
         # one of all tables that is quarantined and fails again stays quarantined, any other failure stops the rebuild
         at_once = quarantined_tables(published.held) if scope.is_all else frozenset()
-        maker = replace(self.maker, lake=scratch, quarantine_policy=QuarantinePolicy(None, at_once))
+        maker = replace(
+            self.maker,
+            lake=scratch,
+            quarantine_policy=QuarantinePolicy(None, at_once),
+            applied_before=applied_statements(self._lake),
+        )
         return maker.replay_all(published.resolved_tso, published.last_batch)
 
     # ---- compare and replace
@@ -194,7 +199,7 @@ class Rebuilder:
         tables = (*decoded, *mirrors)
         if not (decoded_changed or mirrors_changed or _held_rows(report.held) != _held_rows(published.held)):
             return RebuildReport(tables, None)
-        close_held_statements(self._lake, scratch, commit.note)
+        update_held_statements(self._lake, scratch, commit.note)
         others = (entry for entry in entries if entry.name not in before)
         now = sorted([*others, *filter(None, map(self.maker.mirror_entry, after))], key=lambda entry: entry.name)
         publish(

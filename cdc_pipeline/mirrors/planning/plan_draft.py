@@ -337,7 +337,7 @@ class PlanDraft:
                 tuple(segments),
                 changes=sum(group.changes for group in groups),
                 into_empty=first,
-                encodings=tuple(sorted({group.dialect: group.types.encodings for group in groups}.items())),
+                encodings=_encodings(groups),
                 absent=lacking,
                 generated=tuple(column.name for column in computed),
                 absent_in_deletes=tuple(column.name for column in missing_in_deletes if column not in computed),
@@ -402,3 +402,11 @@ class PlanDraft:
         schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
         wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
         return wider if state.inferred else wider.with_gaps(*undeclared_column_gaps(added))
+
+
+def _encodings(groups: Iterable[RowGroup]) -> tuple[tuple[str, dict[str, str]], ...]:
+    """The encodings of the columns of each dialect. A message does not name the columns that its rows do not have."""
+    found: dict[str, dict[str, str]] = {}
+    for group in groups:
+        found.setdefault(group.dialect, {}).update(group.types.encodings)
+    return tuple(sorted(found.items()))

@@ -113,6 +113,8 @@ class Planner:
         """Plans the events, new ones and those of resumed tables, sorted by `ddl_events.in_upstream_order`."""
         outcomes: dict[Position, DdlOutcome] = {}
         self._draft.mask_all()
+        events = list(events)
+        self._recovery.expect(change for event in events for change in event.changes)
         first_steps: list[int] = []
         for event in events:
             first_steps.append(len(self._draft.steps))

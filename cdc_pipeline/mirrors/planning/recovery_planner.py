@@ -10,6 +10,7 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import RenameMirror, RestoreMirror, RestoreRows
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mysql.model.change_names import folded
+from cdc_pipeline.mysql.model.schema_changes import RecoverTable
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-    from cdc_pipeline.mysql.model.schema_changes import RecoverTable
+    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 
 
 class RecoveryPlanner:
@@ -32,6 +33,7 @@ class RecoveryPlanner:
         self._draft = draft
         self._earlier = earlier
         self._dropped: dict[str, list[DroppedTable]] = {}
+        self._expected: set[TableName] = set()
 
     def snapshot(self) -> dict[str, list[DroppedTable]]:
         return {database: list(found) for database, found in self._dropped.items()}
@@ -39,6 +41,13 @@ class RecoveryPlanner:
     def restore(self, snapshot: dict[str, list[DroppedTable]]) -> None:
         """Undoes all changes since the snapshot."""
         self._dropped = snapshot
+
+    def expect(self, changes: Iterable[SchemaChange]) -> None:
+        """Notes which tables a RECOVER or FLASHBACK of this cut names: rows before their TRUNCATE are needed."""
+        self._expected = {folded(change.name) for change in changes if isinstance(change, RecoverTable)}
+
+    def is_expected(self, name: TableName) -> bool:
+        return folded(name) in self._expected
 
     def add_dropped(self, state: MirrorState, mark: str) -> None:
         self._dropped_in(state.name.database).append(DroppedTable(state, mark, "dropped"))

@@ -151,7 +151,7 @@ class TablePlanner:
 
     def truncate(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Empties the mirror, and removes the gaps of its rows."""
-        if self._draft.uses_soft_delete(name):
+        if self._draft.uses_soft_delete(name) or self._recovery.is_expected(name):
             self._draft.flush_rows(name)
         else:
             self._draft.discard_rows(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import MySqlType
 
 _NUMBER = "^\\d{1,5}\\z"
+_NUMBER_LABEL = re.compile(r"[0-9]+")
 
 
 def stored_labels(value: Value, kind: MySqlType, context: Context) -> Value:
@@ -37,12 +39,22 @@ def stored_labels(value: Value, kind: MySqlType, context: Context) -> Value:
     if value.kind is ValueKind.BYTES:
         raise ExpressionError(f"bytes assigned to a column of type {kind.base} are not supported")
     text = as_text(as_datetime(value, context) if value.kind is ValueKind.TIMESTAMP else value)
+    if value.kind is ValueKind.INTEGER and (doubt := _number_or_label(text.sql, kind)) is not None:
+        text = add_doubts(text, doubt)
     collation = collation_of_column(kind, context.schema)
     own = value.own_column
     if kind.base == "enum":
         from_enum = own is not None and own.type.base == "enum"
         return _stored_label(text, kind.members, collation, from_enum=from_enum)
     return _stored_set(text, kind.members, collation)
+
+
+def _number_or_label(text: str, kind: MySqlType) -> str | None:
+    """Whether an integer is a label to MySQL, and the number of another one to TiDB; None if none is."""
+    names = [label for label in kind.members if _NUMBER_LABEL.fullmatch(label)]
+    numbered = {str(2**index if kind.base == "set" else index + 1): label for index, label in enumerate(kind.members)}
+    differs = [label for label in names if numbered.get(label) != label]
+    return f"{text} IN ({_literal_list(differs)})" if differs else None
 
 
 def _stored_label(text: Value, members: Sequence[str], collation: str | None, *, from_enum: bool) -> Value:

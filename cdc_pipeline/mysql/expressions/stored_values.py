@@ -55,6 +55,9 @@ from cdc_pipeline.mysql.expressions.values import (
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
 from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, spark_type, text_decimal
 
+_MOST_EXACT = "9223372036854775807D"
+"""2^63: below it, Spark converts a DOUBLE to BIGINT exactly."""
+
 if TYPE_CHECKING:
     from cdc_pipeline.mysql.expressions.values import Context
     from cdc_pipeline.mysql.model.table import MySqlType
@@ -112,9 +115,18 @@ def _digits(kind: MySqlType) -> int:
 def _stored_integer(value: Value, kind: MySqlType, context: Context) -> Value:
     target = spark_type(kind).simpleString()
     if value.kind is ValueKind.DOUBLE:
-        # MySQL rounds a DOUBLE half to even
-        exact = f"try_cast(rint({value.sql}) AS DECIMAL(20,0))"
-        number = add_doubts(Value(exact, ValueKind.INTEGER, value.doubt, digits=20), became_null(value.sql, exact))
+        # MySQL rounds a DOUBLE half to even. Spark's cast to DECIMAL rounds to 17 digits, the one to BIGINT is exact.
+        exact = bind_sql(
+            f"rint({value.sql})",
+            lambda x: (
+                f"CASE WHEN abs({x}) < {_MOST_EXACT} THEN CAST(try_cast({x} AS BIGINT) AS DECIMAL(20,0)) "
+                f"ELSE try_cast({x} AS DECIMAL(20,0)) END"
+            ),
+        )
+        # servers differ beyond BIGINT
+        is_large = f"abs({value.sql}) >= {_MOST_EXACT}"
+        number = Value(exact, ValueKind.INTEGER, value.doubt, digits=20)
+        number = add_doubts(number, became_null(value.sql, exact), is_large)
     elif kind.base in ("bit", "year") and value.kind not in (ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.TEXT):
         raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type {kind.base}")
     else:

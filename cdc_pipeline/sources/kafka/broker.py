@@ -41,6 +41,7 @@ _REFUSALS = frozenset(
         KafkaError._SSL,
         KafkaError.SASL_AUTHENTICATION_FAILED,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError._INVALID_ARG,
     }

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cdc_pipeline.errors import SourceError
+from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.positions import offsets_text
 from cdc_pipeline.sources.intake import OffsetSpan
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
@@ -95,7 +95,10 @@ class KafkaTopics:
                 seconds = time.monotonic() - started
                 run.report(f"batch {number}: {done} of {plan.offsets} offsets read after {seconds:.0f} s")
         if self.publish_group is not None:
-            broker.publish(self.publish_group, self._broker_offsets(positions))
+            try:
+                broker.publish(self.publish_group, self._broker_offsets(positions))
+            except (SourceError, TransientError) as error:  # the batches are in the lake, and dashboards can wait
+                run.report(f"publish_group {self.publish_group!r}: its offsets are not set: {error}")
         numbers = tuple(range(newest + 1, newest + 1 + len(batches)))
         ranges = tuple(
             OffsetSpan(planned.topic, planned.partition, planned.first, planned.end - 1)

@@ -53,6 +53,8 @@ class Progress:
     """Whether a row has been read that has only the millisecond of its commit and no TSO."""
     files: Mapping[str, KnownFile]
     """By path relative to the root."""
+    other_topics: frozenset[str] = frozenset()
+    """Topics of the lake's records from another source, or from before the topic got another name."""
 
 
 def read_progress(lake: Lake, topic: str) -> Progress:
@@ -62,13 +64,16 @@ def read_progress(lake: Lake, topic: str) -> Progress:
         return Progress(0, 0, None, False, {})
     decoded = last_decoded_batch(lake)
     notes = _notes(lake, min(decoded, newest - 1))
-    files, last = _read_batches(lake, topic) if decoded else ({}, _UNKNOWN)
+    files, last_offsets = _read_batches(lake) if decoded else ({}, {})
     for note in sorted(notes.values(), key=lambda note: int(note["batch"])):
-        files.update(_files(note["files"], note["batch"]))
-        last = max([last, *(span[3] for span in note["offsets"] if span[0] == topic)])
+        files.update(_files(note.get("files", []), note["batch"]))
+        for name, _, _, last, _ in note.get("offsets", []):
+            last_offsets[name] = max(last, last_offsets.get(name, last))
     note = notes.get(newest, {})
     checkpoint = note["checkpoint"] if "checkpoint" in note else _newest_watermark(lake)
-    return Progress(newest, last + 1, checkpoint, bool(note.get("without_tso", newest not in notes)), files)
+    without_tso = bool(note.get("without_tso", newest not in notes))
+    next_offset = last_offsets.get(topic, _UNKNOWN) + 1
+    return Progress(newest, next_offset, checkpoint, without_tso, files, frozenset(last_offsets) - {topic})
 
 
 def _notes(lake: Lake, after: int) -> dict[int, dict[str, Any]]:
@@ -85,18 +90,16 @@ def _notes(lake: Lake, after: int) -> dict[int, dict[str, Any]]:
     return found
 
 
-def _read_batches(lake: Lake, topic: str) -> tuple[dict[str, KnownFile], int]:
-    """The files of the decoded batches by path, and the topic's last offset (-1 if none)."""
+def _read_batches(lake: Lake) -> tuple[dict[str, KnownFile], dict[str, int]]:
+    """The files of the decoded batches by path, and the last offset of each topic."""
     batches = lake.read("batches")
-    span = batches.select(F.explode("offsets").alias("span")).where(F.col("span.topic") == topic)
-    last = span.agg(F.coalesce(F.max("span.last"), F.lit(_UNKNOWN))).first()
-    assert last is not None
+    spans = batches.select(F.explode("offsets").alias("span")).groupBy("span.topic").agg(F.max("span.last")).collect()
     files = {path: KnownFile(_UNKNOWN, 0, batch_id) for path, batch_id in _files_of_records(lake, batches)}
     by_batch = batches.select("batch_id", F.explode("files").alias("file")).select("batch_id", "file.*")
     columns = by_batch.orderBy("batch_id").toArrow().to_pydict()
     for batch_id, *file in zip(*(columns[name] for name in ("batch_id", "path", "size", "modified_ms")), strict=True):
         files.update(_files([file], batch_id))
-    return files, int(last[0])
+    return files, {topic: int(last) for topic, last in spans}
 
 
 def _files_of_records(lake: Lake, batches: Any) -> Iterator[tuple[str, int]]:

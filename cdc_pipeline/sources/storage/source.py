@@ -213,6 +213,8 @@ class _FolderIngest:
             "offsets": [[span.topic, span.partition, span.first, span.last, span.records]] if span.records else [],
             "checkpoint": self._checkpoint,
             "without_tso": self._without_tso,
+            # their last watermark would hold back the mirrors
+            "ended": sorted(self.before.other_topics),
             # the storage sink does not compress values: large-message-handle-compression is an option of message queues
             "plain": True,
             # rows of the storage sink are TiCDC's

@@ -45,6 +45,13 @@ def test_rows_are_merged_by_the_columns_of_the_definition() -> None:
     assert [*first.state.gaps, *second.state.gaps, *first.absent, *second.absent] == []
 
 
+def test_the_encodings_of_columns_that_some_rows_lack() -> None:
+    """A partial image does not name the encoding of a column that it does not have."""
+    partial = replace(_group(1, "id"), types=MessageTypes({"id": "int"}))
+    (applied,) = _applied(_plan([_group(1, "id", "j"), partial], "CREATE TABLE t (id INT PRIMARY KEY, j JSON)"))
+    assert applied.encodings == (("ticdc", {"j": "json_bytes"}),)
+
+
 def test_a_table_without_a_definition_has_each_column_once() -> None:
     plan = _plan([_group(0, "Id", "v", key="ID"), _group(0, "ID", "V", "w")])
     assert not [step for step in plan.steps if isinstance(step, ChangeColumns)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
+import cdc_pipeline
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
@@ -219,6 +220,49 @@ def test_a_rebuild_under_another_policy_ends_the_wait(spark: SparkSession, tmp_p
     assert published_cut(Lake(spark, ingested.paths)).held == ()
     assert (ingested.rows("b"), ingested.statuses().count("held")) == ({"b": [("id", "v"), ("2", "y")]}, 0)
     assert lake_balance(Lake(spark, ingested.paths)).is_balanced
+
+
+def test_a_moment_while_a_table_waited_is_read_with_what_was_approved_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ingested = Ingested(spark, tmp_path, DdlPolicy("hold"))
+    ingested.send([create("a", 1), put("a", 2, "1", "x")], 10)
+    ingested.send([change("TRUNCATE TABLE a", 15), put("a", 16, "2", "y")], 20)
+    ingested.send([put("a", 25, "3", "z"), put("a", 28, "4", "w")], 30)
+    lake = Lake(spark, ingested.paths)
+    approve(lake, published_cut(lake).held, "approval")
+    ingested.maker().advance()
+    for step, ids in ((26, [2, 3]), (29, [2, 3, 4])):
+        with cdc_pipeline.read_cut(spark, ingested.paths.root, "p", tso(step)) as tables:
+            assert sorted(row["id"] for row in tables["db.a"].collect()) == ids
+
+
+def test_a_rebuild_holds_no_statement_that_was_applied_before(spark: SparkSession, tmp_path: Path) -> None:
+    ingested = Ingested(spark, tmp_path, DdlPolicy("apply"))
+    ingested.send([create("a", 1), put("a", 2, "1", "x"), change("TRUNCATE TABLE a", 3), put("a", 5, "2", "y")], 10)
+    ingested.policy = DdlPolicy("hold")
+    for patterns in ((), ("db.a",)):
+        report = Rebuilder(ingested.maker()).rebuild(patterns)
+        assert (report.all_equal, report.cut_id) == (True, None)
+
+
+def test_a_rebuild_that_holds_a_late_statement_loses_nothing_after_its_approval(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Neither the rows that waited before, nor one that arrived after a watermark had closed its time."""
+    ingested = Ingested(spark, tmp_path, DdlPolicy("hold"))
+    ingested.send([create("a", 1), put("a", 2, "1", "x"), put("a", 5, "2", "y")], 10)
+    ingested.send([change("TRUNCATE TABLE a", 4), put("a", 7, "3", "late"), put("a", 12, "4", "z")], 20)
+    assert ingested.statuses() == ["applied", "not applied yet"]
+    lake = Lake(spark, ingested.paths)
+    Rebuilder(ingested.maker()).rebuild(["db.a"])
+    assert ingested.statuses() == ["applied", "held"]
+    assert ingested.rows("a") == {"a": [("id", "v"), ("1", "x")]}
+    assert lake_balance(lake).is_balanced
+    approve(lake, published_cut(lake).held, "approval")
+    ingested.maker().advance()
+    assert ingested.rows("a") == {"a": [("id", "v"), ("2", "y"), ("3", "late"), ("4", "z")]}
+    assert lake_balance(lake).is_balanced
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.mirrors.changes.progress import read_progress
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords, RunContext
@@ -264,6 +266,24 @@ def test_batches_whose_notes_are_gone(taker: _Taker, sink: StorageSink) -> None:
     forgotten.write.format("delta").mode("overwrite").save(taker.paths.table("batches"))
     with patch("cdc_pipeline.sources.storage.progress._notes", lambda *_: {}):
         assert taker.ingest().batches == ()
+
+
+def test_another_topic(taker: _Taker, sink: StorageSink) -> None:
+    """Nothing is read again. The last watermark of the former topic no longer holds back the mirrors."""
+    sink.put(f"d/t/{_V}/CDC000001.json", _lines(1))
+    sink.put("metadata", checkpoint(_V))
+    taker.ingest()
+    decode_batches(Lake(taker.spark, taker.paths))
+    taker.source = replace(taker.source, name="renamed")
+    for number, later in ((2, tso(5)), (3, tso(6))):
+        sink.put(f"d/t/{_V}/CDC00000{number}.json", _lines(number))
+        sink.put("metadata", checkpoint(later))
+        taker.ingest()
+        decode_batches(Lake(taker.spark, taker.paths))
+        found = read_progress(Lake(taker.spark, taker.paths))
+        assert (found.resolved_tso, found.held_by) == (later, "renamed/0")
+    assert [(row["topic"], row["offset"]) for row in taker.rows()].count(("renamed", 0)) == 1
+    assert len(taker.rows()) == 6
 
 
 def test_schema_files_that_are_written_again(taker: _Taker, sink: StorageSink) -> None:
