@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ _DATETIME_TEXT = "^(?!0000)\\d{4}-\\d\\d-\\d\\d(?: \\d\\d:\\d\\d:\\d\\d(?:\\.\\d
 _TWO_TO_64 = 2**64
 _UTF8 = ("utf8mb4", "utf8mb3", "utf8")
 _MAX_FRACTION = 6
+_SIZE = re.compile(r"[0-9]{1,5}")
 _PARSED = (ValueKind.TEXT, ValueKind.JSON)
 
 
@@ -163,7 +165,8 @@ def rounded_instant(sql: str, digits: int) -> str:
 
 def cast(value: Value, target: exp.Expr, context: Context) -> Value | None:
     """CAST of a value to the type of a sqlglot node; None if the type is not supported."""
-    sizes = [int(item.name) for item in target.expressions if isinstance(item, exp.DataTypeParam)]
+    params = [item.name for item in target.expressions if isinstance(item, exp.DataTypeParam)]
+    sizes = [int(text) for text in params if _SIZE.fullmatch(text)]
     size = sizes[0] if sizes else None
     if len(sizes) < len(target.expressions):
         return None
