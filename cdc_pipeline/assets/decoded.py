@@ -129,7 +129,7 @@ def _check_results(
     A batch stays decoded though a blocking check failed. So these look at it again, until a cut has passed it.
     """
     new = [batch.batch_id for batch in batches]
-    passed = max(published_cut(lake).last_batch if recent.passed_batch is None else recent.passed_batch, 0)
+    passed = published_cut(lake).last_batch if recent.passed_batch is None else recent.passed_batch
     before = decoded_batches(lake, passed + 1, min(new, default=newest_batch(lake) + 1) - 1)
     earlier = [batch.batch_id for batch in before]
     dead = dead_letters_result(lake, recent, keys[DEAD_LETTERS])

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import commit_metadata, is_committed, overwrite_once, table_state
 from cdc_pipeline.mirrors.execution.backfill import backfill_columns, columns_to_generate
+from cdc_pipeline.mirrors.execution.step_context import found_in
 from cdc_pipeline.mirrors.merge.computed_values import (
     columns_to_recompute,
     drops_computed,
@@ -39,7 +40,7 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import parse_value, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -228,7 +229,7 @@ def _rewrite_rows(context: StepContext, step: ChangeColumns) -> None:
     if is_committed(context.spark, context.path, commit):
         return
     mirror = context.mirror()
-    columns, converted_cells, masked = [], [], {}
+    columns, doubts, masked = [], {}, {}
     for origin in step.origins:
         before, after = _masks(origin, step)
         kind = step.state.column_type(origin.after)
@@ -244,7 +245,7 @@ def _rewrite_rows(context: StepContext, step: ChangeColumns) -> None:
             masked[origin.after.name] = (spark_type(origin.after.type), after)
         if needs_rewrite(origin, step.before.schema, context.time_zone):
             old = F.col(quoted(origin.before.name))
-            converted_cells.append((origin, old.isNotNull() & (new.isNull() | doubtful)))
+            doubts[origin.after.name] = old.isNotNull() & (new.isNull() | doubtful)
     kept = [F.col(quoted(old)).alias(new) for old, new in _kept_names(step)]
     # NULL until they are recomputed: the columns they read may be masked now
     recomputed = {column.name for column in _recomputed_columns(step, context.time_zone)}
@@ -253,30 +254,25 @@ def _rewrite_rows(context: StepContext, step: ChangeColumns) -> None:
         for field in step.state.computed_fields
     ]
     deleted = [deleted_cell(keeps_deleted=step.before.has_soft_delete)] if step.state.has_soft_delete else []
-    gaps = _conversion_gaps(live_rows(mirror, keeps_deleted=step.before.has_soft_delete), converted_cells)
+    gaps = _conversion_gaps(live_rows(mirror, keeps_deleted=step.before.has_soft_delete), doubts, step)
     rows = with_masks(mirror.select(*columns, *kept, *computed, *step.state.metadata, *deleted), masked, context.salt)
     context.add_gaps(gaps, context.commits.for_gaps(_ROWS))
     overwrite_once(rows, context.path, commit)
 
 
-def _conversion_gaps(mirror: DataFrame, converted_cells: list[tuple[ColumnOrigin, Column]]) -> list[Gap]:
+def _conversion_gaps(mirror: DataFrame, doubts: Mapping[str, Column], step: ChangeColumns) -> list[Gap]:
     """The gaps of values without a certain equal in the new type: how many there are.
 
-    `converted_cells`: (column, whether its conversion is doubtful).
+    `doubts`: column → whether the conversion of its value is doubtful.
     """
-    if not converted_cells:
-        return []
-    counts = [F.count(F.when(fails, 1)) for _, fails in converted_cells]
-    found = mirror.agg(*counts).first()
-    assert found is not None
+    types = {origin.after.name: origin.after.type for origin in step.origins}
     return [
         Gap(
             GapKind.NO_EXACT_EQUIVALENT,
-            f"{count} value(s) may differ from upstream after the conversion to {origin.after.type}",
-            origin.after.name,
+            f"{count} value(s) may differ from upstream after the conversion to {types[name]}",
+            name,
         )
-        for (origin, _), count in zip(converted_cells, found, strict=True)
-        if count
+        for name, count in found_in(mirror, doubts)
     ]
 
 
