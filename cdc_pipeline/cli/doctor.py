@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.claims import CONTENT
+from cdc_pipeline.dialects.contents import with_decompressed
 from cdc_pipeline.dialects.decode import decode
 from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
 from cdc_pipeline.dialects.ticdc import TICDC
@@ -21,7 +21,6 @@ from cdc_pipeline.errors import CdcError, SourceError, redact
 from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.raw_batches import newest_batch, newest_note, newest_note_by_spark
 from cdc_pipeline.sources.source import NewRecords, RunContext
@@ -151,9 +150,7 @@ def _dialects(pipeline: Pipeline, lake: Lake) -> str:
     records = records.selectExpr("0L AS batch_id", "*")
     if pipeline.dialect == "auto":
         records = with_senders(records, topics_of_canal(lake, records, newest_batch(lake) + 1, ()))
-    if not records.where(may_be_compressed(F.col("value"))).isEmpty():
-        records = records.withColumn(CONTENT, decompressed(F.col("value")))
-    decoded = decode(records, pipeline.dialect)
+    decoded = decode(with_decompressed(records), pipeline.dialect)
     has_tsos = F.bool_or(F.coalesce("exact_ts", F.lit(False)) | F.col("watermark_ts").isNotNull()).alias("has_tsos")
     rows = (
         decoded.groupBy("topic", "dialect", "kind", "rule").agg(has_tsos).orderBy("topic", "dialect", "rule").collect()

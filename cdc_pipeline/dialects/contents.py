@@ -101,6 +101,13 @@ def with_contents(
     return _with_claims(lake, frame, references, commit, claim_store, begun=begun)
 
 
+def with_decompressed(records: DataFrame) -> DataFrame:
+    """Adds `claims.CONTENT` to raw records if any value may be compressed. Does not resolve references to a claim store."""
+    if records.where(may_be_compressed(F.col("value"))).isEmpty():
+        return records
+    return records.withColumn(CONTENT, decompressed(F.col("value")))
+
+
 def _with_claims(
     lake: Lake,
     frame: DataFrame,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import CLAIM_RULE
-from cdc_pipeline.dialects.claims import CONTENT
+from cdc_pipeline.dialects.contents import with_decompressed
 from cdc_pipeline.dialects.decode import decode_with_reasons
 from cdc_pipeline.dialects.releases import RELEASES, read_releases, with_replacements
 from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
@@ -23,7 +23,6 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut
 from cdc_pipeline.positions import POSITION, Position
-from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -159,10 +158,8 @@ class Releaser:
         records = records.join(F.broadcast(chosen), ["batch_id", *POSITION], "left_semi")
         records = with_replacements(records, _with_earlier(chosen, kept))
         records = with_senders(records, unnumbered_topics(self._lake))
-        if not records.where(may_be_compressed(F.col("value"))).isEmpty():
-            records = records.withColumn(CONTENT, decompressed(F.col("value")))
         # the checkpoint keeps Spark from pushing the filter through the decoding, which takes its planner minutes
-        decoded = decode_with_reasons(records, self.rebuilder.dialect).localCheckpoint()
+        decoded = decode_with_reasons(with_decompressed(records), self.rebuilder.dialect).localCheckpoint()
         return decoded.where((F.col("kind") == DEAD) & (F.col("rule") != CLAIM_RULE))
 
 
