@@ -98,14 +98,14 @@ class FreshnessSettings(YamlModel):
         float | None,
         Field(
             description="The check `fresh` warns if the resolved TSO (without TSOs: the newest DataWorks heartbeat) is at "
-            "least this old."
+            "least this old. Canal and TiCDC without TSOs have no lag, and always pass."
         ),
     ] = None
     fail_minutes: Annotated[
         float | None,
         Field(
-            description="The check `fresh` fails at this age. Dagster's daemon applies the limits without runs, too "
-            "(`freshness: {enabled: true}` in dagster.yaml)."
+            description="The check `fresh` fails at this age. With it, Dagster's daemon also compares both limits with the "
+            "time since the last run (`freshness: {enabled: true}` in dagster.yaml), and both have to be 1 or more."
         ),
     ] = None
 
@@ -120,7 +120,16 @@ class FreshnessSettings(YamlModel):
     def _warns_first(self) -> FreshnessSettings:
         if self.warn_minutes is not None and self.fail_minutes is not None and self.warn_minutes >= self.fail_minutes:
             raise ValueError(f"warn_minutes {self.warn_minutes} is not below fail_minutes {self.fail_minutes}")
+        if self.fail_minutes is not None:
+            self._require_policy(self.warn_minutes, self.fail_minutes)
         return self
+
+    @staticmethod
+    def _require_policy(*limits: float | None) -> None:
+        # with fail_minutes both become a freshness policy of Dagster, whose least window is a minute
+        for minutes in limits:
+            if minutes is not None and minutes < 1:
+                raise ValueError(f"{minutes} is too small: with fail_minutes, 1 or more minutes are expected")
 
     @property
     def limits(self) -> FreshnessLimits:

@@ -28,7 +28,8 @@ STATEMENT_TYPES = (
     *(name for name in DDL_TYPES if name != "QUERY"),
     *("DDL", "INIT_DDL"),  # Huawei Cloud DRS (drs_03_0052)
 )
-"""Types whose `sql` is a DDL statement even if `isDdl` is false. QUERY is not: it is also the text of DML."""
+"""Types whose `sql` is a DDL statement even if `isDdl` is false. QUERY is not: it is also the text of DML, so that its text
+decides (`dialects.canal`)."""
 _NO_UPDATE = "coalesce(type <> 'UPDATE', true)"
 _HAS_BEFORE_VALUES = "coalesce(size(old) = size(data) AND NOT exists(old, row -> coalesce(size(row), 0) <= 0), false)"
 
@@ -44,7 +45,8 @@ class CanalDdl(DdlMessage):
 
     is_ddl_of_ddl = warning(
         "is_ddl_of_ddl",
-        f"isDdl is true; if it is false, a message without rows is DDL by its type ({', '.join(STATEMENT_TYPES)})",
+        f"isDdl is true; if it is false, a message without rows is DDL by its type ({', '.join(STATEMENT_TYPES)}; QUERY by "
+        "its text)",
         "coalesce(isDdl, true)",
         RESOLUTION["clause"],
         "isDdl",

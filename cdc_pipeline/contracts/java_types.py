@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+TEXTS = ("tinytext", "text", "mediumtext", "longtext")
 CODES: dict[str, int] = {
     "boolean": -6,
     "float": 7,
@@ -21,7 +22,7 @@ CODES: dict[str, int] = {
     "varchar": 12,
     "binary": 2004,
     "varbinary": 2004,
-    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), 2005),
+    **dict.fromkeys(TEXTS, 2005),
     **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), 2004),
     "date": 91,
     "datetime": 93,
@@ -49,7 +50,7 @@ PROMOTED: dict[str, tuple[int, int]] = {
 """Unsigned type → the largest value with the code of the signed type, and the code of larger values ("Integer types")."""
 CODES_BEFORE_5_4: dict[str, int] = {
     **{word: code for word, (_, code) in PROMOTED.items()},
-    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), 12),
+    **dict.fromkeys(TEXTS, 12),
     "binary": 1,
     "varbinary": 12,
     "year": 91,
@@ -79,7 +80,7 @@ CANAL_CODES: dict[str, tuple[int, ...]] = {
     "year": (91,),
     "json": (12, 1111, 2004, -1, -4),
     "char": (1,),
-    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), (*_NULL_BYTES, -1)),
+    **dict.fromkeys(TEXTS, (*_NULL_BYTES, -1)),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit"), _NULL_BYTES),
     "geometry": (2004, -2),
     **dict.fromkeys(("uuid", "inet4", "inet6"), (1,)),
@@ -100,6 +101,8 @@ def _all_canal_codes() -> dict[str, frozenset[int]]:
     return {name: frozenset(allowed) for name, allowed in codes.items()}
 
 
+_OF_SIZED_TEXT = 2004
+"""Canal's code of `TEXT(n)`, which is no text for it: `LogEventConvert.isText` compares the whole type."""
 _ALL_CANAL_CODES = _all_canal_codes()
 """First word of a MySQL type → all codes that Canal may write for it. An unsigned integer may have either of its codes."""
 _WORD = "^[a-z0-9]+"
@@ -112,9 +115,17 @@ def contradictions(mysql_types: Mapping[str, str | None], sql_types: Mapping[str
         word = re.match(_WORD, (text or "").strip().lower())
         allowed = _ALL_CANAL_CODES.get(word[0]) if word else None
         code = sql_types.get(name)
+        if code == _OF_SIZED_TEXT and is_sized_text(text or ""):
+            continue
         if allowed is not None and code is not None and code not in allowed:
             found.append(name)
     return tuple(found)
+
+
+def is_sized_text(mysql_type: str) -> bool:
+    """Whether the type is a text with a size, such as `TEXT(500)`."""
+    base, bracket, _ = mysql_type.strip().lower().partition("(")
+    return bool(bracket) and base.strip() in TEXTS
 
 
 def ticdc_codes(mysql_type: str, value: str, early: str) -> str:
@@ -134,7 +145,9 @@ def ticdc_codes(mysql_type: str, value: str, early: str) -> str:
 def canal_codes(mysql_type: str) -> str:
     """SQL of an array of the codes that Canal may write for a column; null for an unknown type."""
     arrays = {name: f"array({', '.join(map(str, sorted(allowed)))})" for name, allowed in _ALL_CANAL_CODES.items()}
-    return _case(_word(mysql_type), arrays)
+    codes = _case(_word(mysql_type), arrays)
+    is_sized = f"{_word(mysql_type)} IN ({', '.join(map(repr, TEXTS))}) AND {mysql_type} LIKE '%(%'"
+    return f"IF({is_sized}, array_append({codes}, {_OF_SIZED_TEXT}), {codes})"
 
 
 def _word(mysql_type: str) -> str:

@@ -11,7 +11,9 @@ rows: a column that it names and a row lacks is NULL. A column that it does not 
 
 A message without rows that is no DDL event is one of:
 
-- QUERY: the SQL text of a statement whose rows follow (canal-facts 18)
+- QUERY: the SQL text of a statement whose rows follow (canal-facts 18). Canal 1.1.2 to 1.1.4 also send DDL like this: DROP
+  DATABASE, and what they cannot parse (`LogEventConvert.parseQueryEvent`). The text tells them apart: rows follow DML and
+  CREATE TABLE … SELECT
 - XACOMMIT, XAROLLBACK: the end of an XA transaction (canal-facts 36)
 - INSERT, UPDATE or DELETE with `data` null: a change in statement format (canal-facts 17). It is never executed; its table
   gets a gap.
@@ -35,17 +37,24 @@ from cdc_pipeline.contracts.canal import (
     CanalStatement,
 )
 from cdc_pipeline.contracts.canal_json import NO_KEY, ROW_TYPES, XA_TYPES
-from cdc_pipeline.contracts.java_types import contradictions
+from cdc_pipeline.contracts.java_types import contradictions, is_sized_text
 from cdc_pipeline.contracts.sent_canal_json import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, mysql_type, no_row, row_images
 from cdc_pipeline.dialects.envelope import BATCH, MESSAGE
 from cdc_pipeline.dialects.unified import DDL, QUERY_TEXT, ROW, STATEMENT, TSO_SHIFT, XA
-from cdc_pipeline.mysql.types.wire_values import JSON_BYTES
+from cdc_pipeline.mysql.types.wire_values import JSON_BYTES, TEXT_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, Row
 
 _ROW, _DDL, _STATEMENT, _QUERY, _XA = "canal_row", "canal_ddl", "canal_statement", "canal_query", "canal_xa"
+_STATEMENT_OF_DDL = (
+    r"(?is)^(?:\s|/\*(?!M?!).*?\*/|--[^\n]*\n|#[^\n]*\n)*(?:/\*M?!\d*\s*)?(?:ALTER|CREATE|DROP|RENAME|TRUNCATE)\b"
+)
+_MAY_HAVE_ROWS = r"(?is)\bCREATE\b.*\b(?:SELECT|VALUES\s+ROW|TABLE\b.*\bTABLE)\b"
+_HIDDEN_KEYS = ("#alibaba_rds_row_id#", "__#alibaba_rds_row_id#__", "_drds_implicit_id_")
+"""Columns that Canal adds to rows of tables without a primary key on Alibaba RDS and PolarDB-X, named in `pkNames`
+(`LogEventConvert.parseOneRow`, 1.1.3 to 1.1.8)."""
 _BYTES_CODES = (2004, -4)
 """`sqlType` of bytes, and up to Canal 1.1.6 of NULL in a column of bytes."""
 
@@ -59,8 +68,10 @@ def _form() -> Column:
     kind = F.col("type")
     no_rows = F.col("data").isNull() & F.col("old").isNull()
     has_sql = F.coalesce("sql", F.lit("")) != ""
+    is_statement = kind.isin(*STATEMENT_TYPES) & has_sql
+    is_text_of_ddl = (kind == "QUERY") & F.col("sql").rlike(_STATEMENT_OF_DDL) & ~F.col("sql").rlike(_MAY_HAVE_ROWS)
     return (
-        F.when(F.col("isDdl") | (no_rows & kind.isin(*STATEMENT_TYPES) & has_sql), F.lit(_DDL))
+        F.when(F.col("isDdl") | (no_rows & (is_statement | is_text_of_ddl)), F.lit(_DDL))
         .when(kind == "QUERY", F.lit(_QUERY))
         .when(kind.isin(*XA_TYPES), F.lit(_XA))
         .when(no_rows & kind.isin(*ROW_TYPES) & has_sql, F.lit(_STATEMENT))
@@ -71,7 +82,9 @@ def _form() -> Column:
 def _columns() -> dict[str, Column]:
     kind, data, old = F.col("type"), F.col("data"), F.col("old")
     op = F.when(kind.isin(*INSERT_TYPES), F.lit("INSERT")).otherwise(kind)
-    sent = _with_nulls(F.when(F.coalesce(F.size(data), F.lit(0)) > 0, data).otherwise(old))
+    hidden = F.coalesce(F.arrays_overlap("pkNames", F.array(*map(F.lit, _HIDDEN_KEYS))), F.lit(False))
+    rows_as_sent = _with_nulls(F.when(F.coalesce(F.size(data), F.lit(0)) > 0, data).otherwise(old))
+    sent = F.when(hidden, F.transform(rows_as_sent, _without_hidden_keys)).otherwise(rows_as_sent)
     rows = (
         F.when(op == "INSERT", F.transform(sent, lambda row: row_images(no_row(), row)))
         .when(op == "DELETE", F.transform(sent, lambda row: row_images(row, no_row())))
@@ -91,7 +104,7 @@ def _columns() -> dict[str, Column]:
         "message_id": F.nullif(F.col(BATCH), F.lit(0)),
         "sql": F.col("sql"),
         # empty: the encoder left `pkNames` out, and may have left out NULL columns too
-        "key_names": F.coalesce("pkNames", F.when(~F.col(NO_KEY), F.array().cast("array<string>"))),
+        "key_names": F.when(~hidden, F.coalesce("pkNames", F.when(~F.col(NO_KEY), F.array().cast("array<string>")))),
         "only_key": F.lit(False),
         "rows": rows,
     }
@@ -101,6 +114,10 @@ def _before_values(index: Column) -> Column:
     """The entry of `old` for a row of `data`; null if it has no columns, or if `old` has not one entry per row."""
     values = F.get("old", index)
     return F.when((F.size("old") == F.size("data")) & (F.size(values) > 0), values)
+
+
+def _without_hidden_keys(row: Column) -> Column:
+    return F.map_filter(row, lambda name, _: ~name.isin(*_HIDDEN_KEYS))
 
 
 def _with_nulls(rows: Column) -> Column:
@@ -137,14 +154,19 @@ def _without_back_ticks(column: str) -> Column:
 
 
 def _types(message: Row) -> MessageTypes:
-    """The types of `mysqlType`. A JSON column with the `sqlType` of bytes is MariaDB's (canal-facts 29)."""
-    types = {name: mysql_type(text or "") for name, text in (message["mysqlType"] or {}).items()}
-    sql_types = message["sqlType"] or {}
-    encodings = {
-        name: JSON_BYTES
-        for name, text in types.items()
-        if text.strip().lower() == "json" and sql_types.get(name) in _BYTES_CODES
+    """The types of `mysqlType`, and the encodings of columns with the `sqlType` of bytes: a JSON column is MariaDB's
+    (canal-facts 29), and `TEXT(n)` is no text for Canal."""
+    types = {
+        name: mysql_type(text or "") for name, text in (message["mysqlType"] or {}).items() if name not in _HIDDEN_KEYS
     }
+    sql_types = message["sqlType"] or {}
+    encodings = {}
+    for name, text in types.items():
+        if sql_types.get(name) in _BYTES_CODES:
+            if text.strip().lower() == "json":
+                encodings[name] = JSON_BYTES
+            elif is_sized_text(text):
+                encodings[name] = TEXT_BYTES
     return MessageTypes(types, encodings, contradictions(types, sql_types))
 
 

@@ -117,6 +117,13 @@ def snapshot_of(spark: SparkSession, path: str) -> Any:
     return delta_log(spark, path).update(False, _listed_since(spark, path) or none, none)
 
 
+def file_retention_hours(spark: SparkSession, path: str) -> float:
+    """How long the table keeps replaced files: its `delta.deletedFileRetentionDuration`, by default a week."""
+    metadata = snapshot_of(spark, path).metadata()
+    milliseconds: int = log_names(spark).delta_log.tombstoneRetentionMillis(metadata)
+    return milliseconds / 3_600_000
+
+
 def _listed_since(spark: SparkSession, path: str) -> Any:
     """From when on a cached snapshot of the table is as good as a new one (Option of ms); None if it has to be a new one."""
     for home, since in _WRITTEN_HERE.items():

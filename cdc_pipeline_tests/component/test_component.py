@@ -379,6 +379,10 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {**_GOOD, "freshness": {"warn_minutes": 9, "fail_minutes": 5}},
         ["freshness", "warn_minutes 9.0 is not below fail_minutes 5.0"],
     ),
+    "freshness below Dagster's least window": (
+        {**_GOOD, "freshness": {"warn_minutes": 0.5, "fail_minutes": 5}},
+        ["freshness", "0.5 is too small", "with fail_minutes, 1 or more minutes"],
+    ),
     "cron": (
         {**_GOOD, "maintenance_cron": "at night"},
         ["maintenance_cron", "'at night' is not a cron schedule", "five fields are expected"],

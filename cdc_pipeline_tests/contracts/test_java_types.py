@@ -19,6 +19,9 @@ _FITTING: dict[str, tuple[int | None, ...]] = {
     "NATIONAL CHAR(5)": (1, 12),
     "longtext": (2005, -4, -1),
     "tinytext": (2005, -3),
+    # Canal sends its bytes as ISO-8859-1, as if it were a BLOB
+    "TEXT(100)": (2004, 2005, -3),
+    "mediumtext (9)": (2004,),
     "varbinary(8)": (2004, -3),
     "binary(8)": (2004, -2),
     "point": (2004, -2),
@@ -34,8 +37,8 @@ _CONTRADICTORY = {
     "int": (12, 93, 2005, 1),
     "bigint": (4, 12),
     "varchar(20)": (4, -5, 93, 3, 2004, 1),
-    # TEXT(100): Canal sends its bytes as ISO-8859-1, as if it were a BLOB
-    "TEXT(100)": (2004, 12),
+    "TEXT(100)": (12,),
+    "TEXT": (2004, 12),
     "datetime": (91, 92, 12),
     "decimal(10,2)": (8, 4),
     "json": (4, 93),

@@ -105,6 +105,29 @@ def _nulls_left_out() -> Good:
     }
 
 
+def _hidden_keys() -> Good:
+    """Rows of tables without a primary key on Alibaba RDS and PolarDB-X."""
+    found: Good = {}
+    for name in ("#alibaba_rds_row_id#", "__#alibaba_rds_row_id#__", "_drds_implicit_id_"):
+        types = {"id": "int", "name": "text", name: "bigint"}
+        row, changed_row = {**_ONE, name: "15"}, {**_TWO, name: "16"}
+        found |= {
+            f"insert with {name}": (
+                canal("INSERT", "t", 1, [row, changed_row], types=types, key=[name]).encode(),
+                {"key_names": None, "rows": [(None, _ONE), (None, _TWO)]},
+            ),
+            f"update with {name}": (
+                canal("UPDATE", "t", 1, [row], old=[{"name": "x"}], types=types, key=[name]).encode(),
+                {"key_names": None, "rows": [({"name": "x"}, _ONE)]},
+            ),
+            f"delete with {name}": (
+                canal("DELETE", "t", 1, [row], types=types, key=[name]).encode(),
+                {"key_names": None, "rows": [(_ONE, None)]},
+            ),
+        }
+    return found
+
+
 _GOOD: Good = {
     "insert of several rows": (
         _INSERT.encode(),
@@ -215,6 +238,25 @@ _GOOD: Good = {
         {"kind": unified.QUERY_TEXT, "dialect": "canal", "rule": None, "rows": None},
     ),
     "a statement whose rows follow, from MySQL": (changed(_QUERY, table="st"), {"kind": unified.QUERY_TEXT}),
+    **{
+        f"{sql}, as Canal 1.1.2 to 1.1.4 send it": (
+            canal("QUERY", "", 5, None, database="lab", sql=sql).encode(),
+            {"kind": kind, "database": "lab", "sql": sql},
+        )
+        for sql, kind in {
+            "DROP DATABASE lab": unified.DDL,
+            "/* gh-ost */ -- x\n# y\n alter table t add c int invisible": unified.DDL,
+            "/*!50003 ALTER TABLE t ADD c INT */": unified.DDL,
+            "/*M!100301 CREATE OR REPLACE TABLE t (a INT) */": unified.DDL,
+            "TRUNCATE t": unified.DDL,
+            "CREATE TABLE t SELECT 1 AS a": unified.QUERY_TEXT,
+            "CREATE TABLE t (a INT) TABLE s": unified.QUERY_TEXT,
+            "/* ALTER */ UPDATE t SET a = 1": unified.QUERY_TEXT,
+            "-- DROP\nREPLACE INTO t VALUES (1)": unified.QUERY_TEXT,
+            "altered": unified.QUERY_TEXT,
+        }.items()
+    },
+    **_hidden_keys(),
     "XA COMMIT": (_COMMIT.encode(), {"kind": unified.XA, "type": "XACOMMIT", "rule": None}),
     "XA ROLLBACK": (_ROLLBACK.encode(), {"kind": unified.XA, "type": "XAROLLBACK", "rule": None}),
     **{

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.dataworks import ROW_ID
 from cdc_pipeline.dialects.message_types import MessageTypes, read_message_types
-from cdc_pipeline.mysql.types.wire_values import JSON_BYTES
+from cdc_pipeline.mysql.types.wire_values import JSON_BYTES, TEXT_BYTES
 from cdc_pipeline_tests.support.dialect_cases import changed, raw, without
 from cdc_pipeline_tests.support.messages import canal, dataworks, row
 
@@ -80,6 +80,30 @@ _CASES: dict[str, tuple[str, bytes | None, MessageTypes | None]] = {
         MessageTypes({"id": "BIGINT", "j": "json", "b": "LONGBLOB"}, {}, ("j",)),
     ),
     "Canal, JSON without sqlType": ("canal", _canal("json", None), _of_canal("json", {})),
+    **{
+        f"Canal, {text} with sqlType {code}": (
+            "canal",
+            _canal(text, code),
+            _of_canal(text, {} if code == 2005 else {"j": TEXT_BYTES}),
+        )
+        for text, code in (("TEXT(500)", 2004), ("MediumText (9)", 2004), ("TEXT(500)", -4), ("TEXT", 2005))
+    },
+    "Canal, a text with the code of bytes": (
+        "canal",
+        _canal("TEXT", 2004),
+        MessageTypes({"id": "BIGINT", "j": "TEXT", "b": "LONGBLOB"}, {}, ("j",)),
+    ),
+    "Canal, a hidden row id": (
+        "canal",
+        canal(
+            "INSERT",
+            "t",
+            1,
+            [{"a": "1", "_drds_implicit_id_": "5"}],
+            types={"a": "int", "_drds_implicit_id_": "bigint"},
+        ).encode(),
+        MessageTypes({"a": "int"}),
+    ),
     "Canal, a blob": ("canal", _canal("blob", 2004), _of_canal("blob", {})),
     "DataWorks": ("dataworks", _DATAWORKS.encode(), MessageTypes(_SIX_TYPES, _SIX)),
     "DataWorks, another type": (

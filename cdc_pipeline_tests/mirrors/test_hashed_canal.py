@@ -145,6 +145,15 @@ CASES = {
         + [change(4000, {"id": "1", "v": "e"}, {"id": "5"}, 2, batch=8)],
         _rows((1, "e"), (2, "a"), (4, "c")),
     ),
+    # the partition of the new key is behind, and an earlier cut has applied the write of that moment
+    **{
+        f"a_key_that_leaves_from_partition_{behind}_after_a_write_of_that_moment": Case(
+            [put(1000, {"id": "2", "v": "a"}, 2)] + [change(5000, {"id": "2", "v": "b"}, {"v": "a"}, 2, batch=6)],
+            [change(5000, {"id": "3", "v": "b"}, {"id": "2"}, behind, batch=6)],
+            _rows((3, "b")),
+        )
+        for behind in (0, 1)
+    },
     "a_row_without_a_column_moves_to_a_key_that_leaves": Case(
         [put(1000, {"id": "1", "v": "a", "b": "one"}, 2), put(1000, {"id": "7", "v": "c", "b": "seven"})],
         [change(2000, {"id": "5", "v": "a"}, {"id": "1"}, 2, batch=6)]

@@ -83,7 +83,7 @@ def _concerns(event: DdlEvent, released: Collection[TableName]) -> bool:
     drops = [change for change in event.changes if isinstance(change, DropDatabase)]
     if any(change.drops(name) for change in drops for name in released):
         return True
-    return any(name in released for name in event.names())
+    return any(name in released for change in event.changes for name in change.names().ordered)
 
 
 def with_resumed_rows(

@@ -144,19 +144,21 @@ class Redeliveries:
         found = commit_restarts(rows.where("NOT is_late"), copies, log, watermarks, self.window.resolved_tso)
         copies = (
             copies.join(
-                rows.select(*ROW_POSITION, "delivery_starts", "pauses", "may_be_retry", "is_late"),
+                rows.select(*ROW_POSITION, "delivery_starts", "pauses", "may_be_retry", "may_be_original", "is_late"),
                 list(ROW_POSITION),
                 "left",
             )
             .join(found, [*COMMIT, "delivery_starts", "pauses"], "left")
             .join(kept, list(ROW_POSITION), "left")
-            .fillna({"restarts": 0, "is_unsure": False, "is_late": False, "may_be_retry": False, "is_kept_copy": False})
+            .fillna(0, ["restarts"])
+            .fillna(False, ["is_unsure", "is_late", "may_be_retry", "may_be_original", "is_kept_copy"])
         )
         # equal rows with a key are one row in any case, but a copy of an earlier delivery may undo a newer change
         one_change = Over.partitionBy(*CHANGE, *PARTITION)
         in_several = F.min("delivery_starts").over(one_change) < F.max("delivery_starts").over(one_change)
         may_be_copy = F.col("may_be_retry") & (F.col("keyless") | in_several)
-        return copies.withColumn("is_unsure", F.col("is_unsure") | may_be_copy)
+        may_be_original = F.col("may_be_original") & in_several
+        return copies.withColumn("is_unsure", F.col("is_unsure") | may_be_copy | may_be_original)
 
     def _with_kept_copies(self, copies: DataFrame, decoded: Column) -> DataFrame:
         """The rows of `log` in these batches, with the columns of `with_kept_clocks`."""

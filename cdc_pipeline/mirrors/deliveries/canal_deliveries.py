@@ -255,11 +255,12 @@ def with_resend_count(rows: DataFrame, starts: DataFrame) -> DataFrame:
 
 
 def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certain: Column) -> DataFrame:
-    """Clears `starts_delivery` of Canal rows where the content does not confirm a new delivery.
+    """Clears `starts_delivery` of Canal rows where the content does not confirm a new delivery. Adds `may_be_original`.
 
     Canal resends all unacknowledged batches in order, each from its start. So a delivery is confirmed if it starts with
     another batch and with a change that came before, and either the last change before it comes again in another batch,
-    or none of its changes is new. Messages without a batch number count as batches of their own.
+    or none of its changes is new. The second proves little: transactions that began earlier may repeat changes, too. Its
+    rows are `may_be_original`. Messages without a batch number count as batches of their own.
 
     `rows` has `change`, equal in all copies of a change. `stream`: the columns that identify the stream of a table in a
     partition. `is_certain`: the partition's batch numbers restart or its clock steps back; such starts need no confirmation.
@@ -281,9 +282,9 @@ def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certai
         .withColumns(
             {
                 name: F.first(name).over(one_delivery.orderBy("offset", "row"))
-                for name in ("previous_change", "previous_batch", "batch", "is_new")
+                for name in ("previous_change", "previous_batch", "batch", "is_new", "is_open")
             }
-            | {"row_batch": F.col("batch"), "row_is_new": F.col("is_new")}
+            | {"starts_open": F.col("is_open"), "row_batch": F.col("batch"), "row_is_new": F.col("is_new")}
         )
         .withColumns(
             {
@@ -297,8 +298,15 @@ def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certai
     is_confirmed = (
         (F.col("batch") != F.col("previous_batch")) & ~F.col("is_new") & (F.col("resends_previous") | ~F.col("has_new"))
     )
-    return found.withColumn("starts_delivery", F.col("starts_delivery") & (~F.col("is_open") | is_confirmed)).drop(
+    may_be_original = F.col("is_open") & is_confirmed & ~F.col("resends_previous")
+    return found.withColumns(
+        {
+            "starts_delivery": F.col("starts_delivery") & (~F.col("starts_open") | is_confirmed),
+            "may_be_original": F.coalesce(may_be_original, F.lit(False)),
+        }
+    ).drop(
         "is_open",
+        "starts_open",
         "delivery",
         "batch",
         "previous_change",

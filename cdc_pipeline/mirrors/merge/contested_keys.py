@@ -115,9 +115,10 @@ def _resolved_rows(summaries: DataFrame) -> DataFrame:
     order_unknown = F.col("tied") & ~decided
     # `last` has the image after all writes of the cut, also where a partial image was completed by earlier ones
     image = F.when(last["sign"] > 0, F.coalesce(last["after"], last_write["after"])).otherwise(last_write["after"])
-    deleted = last.withField("sign", F.lit(-1).cast("bigint"))
-    # a row that is not new would be filtered, and its gap with it
-    unknown = F.when(order_unknown & ~last["is_new"], F.coalesce("last_new", "last")).otherwise(last)
+    # a row that is not new would be filtered, and with it the deletion or the gap
+    is_new = F.when(last["is_new"], last).otherwise(F.coalesce("last_new", "last"))
+    deleted = is_new.withField("sign", F.lit(-1).cast("bigint"))
+    unknown = F.when(order_unknown, is_new).otherwise(last)
     row = F.when(exists, last_write.withField("after", image)).when(decided & (balance < 0), deleted).otherwise(unknown)
     # the fold ended with the DELETE: it does not tell what the write before it lacked
     moved = F.col("moved") | (exists & (last["sign"] < 0) & ~F.col("replaces_row"))

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.types.typed_cells import Encodings
 
 _NO_BEFORE_IMAGE = {"column": None, "text": None, "type": "the row before the update, for a table without a key"}
+_MAY_BE_NULL_TEXT = frozenset(
+    ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json")
+    + ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+)
+"""Types with the value `null`, whose text is not JSON's null."""
 _ZERO_DATE = r"^0000-00-00(?: 00:00:00(?:\.0+)?)?\z"
 
 
@@ -160,7 +165,7 @@ def _cell(
     column: UpstreamColumn, target: Target, encoding: RowEncoding, *, key_index: int | None, is_masked: bool
 ) -> _Cell:
     name, kind, deleted = column.name, column.type, F.col("deleted")
-    text = F.col("after")[name] if key_index is None else F.get("key", F.lit(key_index))
+    text = _sent_text(column, encoding) if key_index is None else F.get("key", F.lit(key_index))
     value = with_default(
         typed_cell(text, column, encoding.time_zone, encoding.encodings), name, encoding.absent.get(name)
     )
@@ -177,6 +182,20 @@ def _cell(
         is_sent,
         None if is_sent is None else (F.col("replaces_row") & ~F.col("moved")) | is_sent,
     )
+
+
+def _sent_text(column: UpstreamColumn, encoding: RowEncoding) -> Column:
+    """The text of the column in `after`.
+
+    TiCDC's new architecture sent the text and the JSON document `null` as JSON null until January 2026
+    (pingcap/ticdc#3958). A NOT NULL column cannot be NULL, so there it is certain.
+    """
+    text = F.col("after")[column.name]
+    from_tidb = any(dialect_has_trait(dialect, Trait.FROM_TIDB) for dialect, _ in encoding.encodings)
+    if not from_tidb or column.nullable or column.expression is not None or column.type.base not in _MAY_BE_NULL_TEXT:
+        return text
+    is_null_text = text.isNull() & F.map_contains_key("after", F.lit(column.name)) & has_trait(Trait.FROM_TIDB)
+    return F.when(is_null_text, F.lit("null")).otherwise(text)
 
 
 def _bad(

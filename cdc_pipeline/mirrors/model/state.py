@@ -32,6 +32,10 @@ UNSEEN_START = Gap(
     GapKind.UNSEEN_START,
     "no CREATE TABLE was seen: rows from before the stream began are missing, and columns are those that messages name",
 )
+MAY_HAVE_EXISTED = Gap(
+    GapKind.UNSEEN_START,
+    "CREATE TABLE IF NOT EXISTS does not tell whether the table existed before: earlier rows may be missing",
+)
 UNSEEN_LOAD = Gap(
     GapKind.UNSEEN_START,
     "no CREATE TABLE was seen, and no message confirms that the initial load was complete: rows may be missing, and "

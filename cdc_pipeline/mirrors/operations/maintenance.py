@@ -1,6 +1,7 @@
 """Maintenance of a lake: compacts small files (OPTIMIZE) and removes files that no kept version needs (VACUUM).
 
-No row changes. The files of a replaced version stay for `keep_hours`.
+No row changes. The files of a replaced version stay for `keep_hours`, or for the table's own
+`delta.deletedFileRetentionDuration` if that is longer.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from delta.tables import DeltaTable
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.delta_log import file_retention_hours
 from cdc_pipeline.lake.paths import OWN_TABLES
 from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.lake.upkeep import compact_files
@@ -101,5 +103,7 @@ class Maintenance:
             session.conf.set("spark.databricks.delta.vacuum.retentionWindowIgnore.enabled", "false")
             # a mirror that does not change gets no commits either
             session.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")
-            DeltaTable.forPath(session, path).vacuum(self.keep_hours)
+            # Delta refuses fewer hours than the table's property
+            hours = max(self.keep_hours, file_retention_hours(spark, path))
+            DeltaTable.forPath(session, path).vacuum(hours)
         return TableMaintenance(name, removed, added, self.vacuum, time.monotonic() - started)

@@ -56,6 +56,10 @@ class AlterPlanner:
             self._draft.flush_rows(name)
         if self._draft.state(name) is None:
             outcome.effects.append(f"{name} has no mirror yet; its first rows will define its columns")
+            for clause in clauses:
+                if isinstance(clause, ExchangePartition):
+                    reason = f"{clause.description()}: the rows of {name} are unknown"
+                    refuse(self._draft, clause.table, reason, event, outcome)
             return
         for clause in clauses:
             self._change_partition_rows(name, clause, event, outcome)

@@ -1,4 +1,5 @@
-"""Columns that messages spell in another case than the mirror. Column names never distinguish case upstream."""
+"""Columns that messages spell otherwise than the mirror: in another case, which upstream never distinguishes, or with each
+back-tick twice, as Canal copies them from the definition (canal-facts 14)."""
 
 from __future__ import annotations
 
@@ -13,13 +14,15 @@ if TYPE_CHECKING:
 
 
 def column_spellings(groups: Sequence[RowGroup], state: MirrorState | None) -> dict[str, str]:
-    """Name in the messages → name in the mirror, of columns whose case differs. A new column is spelled as in the first
-    message that has it."""
+    """Name in the messages → name in the mirror, of columns that they spell otherwise. A new column is spelled as in the
+    first message that has it."""
     names = {} if state is None else {name.casefold(): name for name in state.schema.column_names}
     found: dict[str, str] = {}
     for group in groups:
         for name in (*group.columns, *group.key_names):
-            if (known := names.setdefault(name.casefold(), name)) != name:
+            folded = name.casefold()
+            single = folded.replace("``", "`")
+            if (known := names.setdefault(single if single in names else folded, name)) != name:
                 found[name] = known
     return found
 

@@ -148,7 +148,7 @@ class Planner:
 
     def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Applies the change, unless a table that it names is held or must be held before it."""
-        names = change.names().touched
+        names = change.names().ordered
         if event.resumed and not isinstance(change, DropDatabase) and not self._permissions.resumed & set(names):
             # an earlier cut applied it, except to tables that are still held for another statement
             for name in [name for name in names if name in self._held]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
-from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse, refuse_definition
@@ -31,6 +32,14 @@ _OF_DEFINITION = frozenset(
     (GapKind.UNSEEN_START, GapKind.UNDECLARED_COLUMN, GapKind.CONTRADICTORY_TYPES, GapKind.DDL_NOT_APPLIED)
 )
 """The gaps of a table that a table made LIKE it shares, beside those of its types."""
+
+
+def with_doubtful_start(change: CreateTable, event: DdlEvent) -> CreateTable:
+    """The statement, with a gap if the table may have existed before it: MySQL logs CREATE TABLE IF NOT EXISTS of an
+    existing table, too (canal-facts 40). TiCDC sends only statements that changed something."""
+    if not change.if_not_exists or dialect_has_trait(event.dialect, Trait.FROM_TIDB):
+        return change
+    return replace(change, gaps=(*change.gaps, MAY_HAVE_EXISTED))
 
 
 class TablePlanner:
@@ -59,8 +68,10 @@ class TablePlanner:
     def create(self, change: CreateTable, event: DdlEvent, outcome: DdlOutcome, *, inferred: bool = False) -> None:
         """Creates the mirror, or gives its definition to one that earlier rows created. `inferred`: of `MirrorState`."""
         name, schema = change.name, change.schema
+        change = with_doubtful_start(change, event)
         existing = self._draft.state(name)
-        if existing is not None and precedes_rows(event, existing):
+        is_outdated = change.if_not_exists and existing is not None and not fits_messages(schema, existing.schema)
+        if existing is not None and precedes_rows(event, existing) and not is_outdated:
             self._define_and_refill(existing, change, event, outcome, inferred=inferred)
             return
         if change.if_not_exists and self._draft.exists(name):
@@ -121,7 +132,7 @@ class TablePlanner:
             reason = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
             self.refuse_table(NotSupported(reason, change.name, creates=True), event, outcome)
             return
-        gaps = tuple(gap for gap in source.gaps if gap.kind in _OF_DEFINITION)
+        gaps = tuple(gap for gap in source.gaps if gap.kind in _OF_DEFINITION and gap != MAY_HAVE_EXISTED)
         created = CreateTable(change.name, source.schema, change.if_not_exists, gaps)
         # rows correct a copied definition that comes from rows
         self.create(created, event, outcome, inferred=source.inferred)

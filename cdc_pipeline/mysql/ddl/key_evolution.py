@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.model.limits import MAX_INDEXES, limit_message
 from cdc_pipeline.mysql.model.schema_changes import (
+    AddColumn,
     AddIndex,
     AddPrimaryKey,
     AddUniqueKey,
+    DropColumn,
     DropIndex,
     DropPrimaryKey,
     RenameIndex,
@@ -59,7 +61,7 @@ def altered_primary_key(
 
     `columns`: the columns after the statement. `new_names`: the new name of each kept column by its old name in casefold.
     """
-    key = _renamed(schema.primary_key, new_names)
+    key = _renamed(schema.primary_key, _names_in_keys(new_names, clauses))
     spelt = {_folded(column.name): column.name for column in columns}
     for clause in clauses:
         if isinstance(clause, DropPrimaryKey):
@@ -81,6 +83,7 @@ def altered_keys(
     """The UNIQUE keys and the other indexes after the statement. Parameters as in `altered_primary_key`."""
     dropped = {_folded(clause.name) for clause in clauses if isinstance(clause, DropIndex)}
     renamed = {_folded(clause.name): clause.new_name for clause in clauses if isinstance(clause, RenameIndex)}
+    new_names = _names_in_keys(new_names, clauses)
 
     def is_kept(name: str, old_columns: tuple[str, ...]) -> bool:
         # MySQL drops an index with its last column
@@ -152,6 +155,14 @@ def _key_columns(names: tuple[str, ...], spelt: Mapping[str, str], clause: Claus
         if _folded(name) not in spelt:
             raise KeyConflictError(clause, f"no column {name!r} for the key")
     return tuple(spelt[_folded(name)] for name in names)
+
+
+def _names_in_keys(new_names: Mapping[str, str], clauses: tuple[Clause, ...]) -> Mapping[str, str]:
+    """`new_names`, and the columns that the statement drops and adds again: MySQL finds the columns of a key by their names
+    among the columns after the statement (`mysql_alter_table`)."""
+    dropped = {_folded(clause.name) for clause in clauses if isinstance(clause, DropColumn)}
+    added = [clause.column.name for clause in clauses if isinstance(clause, AddColumn)]
+    return {_folded(name): name for name in added if _folded(name) in dropped} | dict(new_names)
 
 
 def _renamed(names: tuple[str, ...], new_names: Mapping[str, str]) -> tuple[str, ...]:

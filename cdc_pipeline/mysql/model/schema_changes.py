@@ -264,7 +264,7 @@ class CreateTableLike(BaseChange):
         return f"{self.name} like {self.source}"
 
     def names(self) -> TableNames:
-        return TableNames(touched=(self.name,), created=(self.name,))
+        return TableNames(touched=(self.name,), created=(self.name,), read=(self.source,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class AlterTable(BaseChange):
 
     def names(self) -> TableNames:
         if all(isinstance(clause, RowKeepingClause) for clause in self.clauses):
-            return TableNames()
+            return TableNames(read=(self.name,))
         renamed = tuple((self.name, clause.name) for clause in self.clauses if isinstance(clause, RenameTo))
         touched = (self.name, *(new for _, new in renamed), *self._exchanged())
         return TableNames(touched=touched, renamed=renamed)

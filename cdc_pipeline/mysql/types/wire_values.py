@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 JSON_BYTES = "JSON_BYTES"
 """MariaDB's JSON from Canal: UTF-8 bytes, encoded as ISO-8859-1 text (canal-facts 29)."""
+TEXT_BYTES = "TEXT_BYTES"
+"""`TEXT(n)` from Canal: UTF-8 bytes, encoded as ISO-8859-1 text (Canal's `LogEventConvert.isText`)."""
 _LABELS = ("enum", "set")
 _BIT_BYTES = 8
 # the range of DATE and DATETIME, in ms since 1970
@@ -30,15 +32,17 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 def wire_value(text: Column, kind: MySqlType, time_zone: str, encoding: str | None) -> Column:
     """The typed value of a text in an encoding; NULL if it cannot be parsed.
 
-    `encoding`: JSON_BYTES, a type of DataWorks (BYTES, DATE, BOOLEAN, DOUBLE, STRING, LONG), or None for Canal-JSON's own
-    text. DATE is ms since 1970 UTC: an instant for TIMESTAMP, a local time in `time_zone` for other types.
+    `encoding`: JSON_BYTES, TEXT_BYTES, a type of DataWorks (BYTES, DATE, BOOLEAN, DOUBLE, STRING, LONG), or None for
+    Canal-JSON's own text. DATE is ms since 1970 UTC: an instant for TIMESTAMP, a local time in `time_zone` for other types.
     """
     if encoding is None or (encoding == JSON_BYTES and kind.base != "json"):
         return parse_value(text, kind, time_zone)
     if encoding == JSON_BYTES:
         # no encoder prints this text: it is as MariaDB stores it, so there is nothing to repair
-        chars = F.when(F.is_valid_utf8(latin1_bytes(text).cast("string")), F.decode(latin1_bytes(text), "UTF-8"))
+        chars = _of_latin1(text)
         return F.when(is_document(chars), chars)
+    if encoding == TEXT_BYTES:
+        return parse_value(_of_latin1(text), kind, time_zone)
     if encoding == "BYTES":
         return _of_bytes(text, kind, time_zone)
     if encoding == "DATE":
@@ -57,6 +61,11 @@ def wire_value(text: Column, kind: MySqlType, time_zone: str, encoding: str | No
     if encoding == "STRING" and isinstance(target, BinaryType):
         return padded(F.encode(text, "UTF-8"), kind)
     return parse_value(text, kind, time_zone)
+
+
+def _of_latin1(text: Column) -> Column:
+    """The characters of UTF-8 bytes that are encoded as ISO-8859-1 text; NULL if they are not UTF-8."""
+    return F.when(F.is_valid_utf8(latin1_bytes(text).cast("string")), F.decode(latin1_bytes(text), "UTF-8"))
 
 
 def _of_bytes(text: Column, kind: MySqlType, time_zone: str) -> Column:

@@ -86,6 +86,12 @@ def _canal_keyed(kind: str, step: int, key: str, batch: int, *, ms: int = 0) -> 
     return json.dumps({**message, "table": "keyed", "database": "other", "pkNames": ["id"]}), 0
 
 
+def _canal_update(step: int, old: str, new: str, batch: int, *, ms: int = 0) -> tuple[str, int]:
+    images = [{"id": "1", "v": new}], [{"v": old}]
+    message = json.loads(canal("UPDATE", "x", step, images[0], old=images[1], types=_TYPES, key=["id"], batch=batch))  # type: ignore[arg-type]
+    return json.dumps({**message, "ts": message["ts"] + ms}), 0
+
+
 def _canal_ddl(sql: str, step: int, batch: int, *, ms: int = 0) -> tuple[str, int]:
     kind = {"CREATE": "CREATE", "DROP": "ERASE", "TRUNCATE": "TRUNCATE"}[sql.split()[0]]
     message = json.loads(canal_ddl(sql, step, table="x", kind=kind))
@@ -457,6 +463,28 @@ BY_TIME = {
             [_canal("DELETE", "x", 6, "1", 11)],
         ],
         [[(1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a"), (3, "a")], [(1, "a"), (2, "a"), (3, "a")]],
+    ),
+    # nothing follows in the same run that would tell
+    "canal_a_long_transaction_inserts_the_row_of_an_earlier_one_last": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 4, "2", 8)],
+            [_canal("INSERT", "x", 2, "1", 9, ms=2500)],
+            [_canal("INSERT", "x", 6, "3", 10)],
+        ],
+        [[(1, "a"), (2, "a")], [(1, "a"), (2, "a")], [(1, "a"), (2, "a"), (3, "a")]],
+        duplicates=1,
+        doubt=True,
+    ),
+    "canal_an_update_waits_for_a_lock_and_repeats_an_earlier_one": Case(
+        [
+            [_canal("INSERT", "x", 1, "1", 6), _canal_update(2, "a", "b", 7), _canal_update(4, "b", "a", 8)],
+            [_canal_update(2, "a", "b", 9, ms=2500)],
+            [_canal("INSERT", "x", 6, "2", 10)],
+        ],
+        [[(1, "a")], [(1, "a")], [(1, "a"), (2, "a")]],
+        duplicates=1,
+        create=_KEYED,
+        doubt=True,
     ),
     "canal_retries_batches_with_new_numbers": Case(
         [

@@ -169,6 +169,21 @@ def test_upkeep_changes_nothing_that_can_be_read(stream: Stream, spark: SparkSes
         Maintenance(tables=["mirror/db.gone"]).run(Lake(spark, stream.paths), said.append)
 
 
+def test_a_table_may_keep_its_files_for_longer(stream: Stream, spark: SparkSession, tmp_path: Path) -> None:
+    lake = _copy(stream, tmp_path)
+    table = lake.paths.mirror(TableName("db", "t"))
+    spark.sql(
+        f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 30 days')"
+    )
+    strays = {days: Path(table, f"part-00000-of-{days}-days.snappy.parquet") for days in (29, 31)}
+    for days, stray in strays.items():
+        stray.write_bytes(b"x")
+        old = time.time() - days * 86_400
+        os.utime(stray, (old, old))
+    Maintenance().run(lake, lambda line: None)
+    assert {days: stray.exists() for days, stray in strays.items()} == {29: True, 31: False}
+
+
 def _age_by_days(path: str, days: float) -> None:
     """Makes the commits of a table older, a minute apart."""
     for number, file in enumerate(sorted(Path(path, "_delta_log").glob("0*"))):

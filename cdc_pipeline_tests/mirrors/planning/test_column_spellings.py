@@ -45,6 +45,17 @@ def test_rows_are_merged_by_the_columns_of_the_definition() -> None:
     assert [*first.state.gaps, *second.state.gaps, *first.absent, *second.absent] == []
 
 
+def test_back_ticks_that_canal_copies_from_the_definition() -> None:
+    created = "CREATE TABLE t (`i``d` INT PRIMARY KEY, `a``b` INT DEFAULT 7)"
+    (applied,) = _applied(_plan([_group(1, "i``d", "A``B")], created))
+    assert applied.spellings == (("A``B", "a`b"), ("i``d", "i`d"))
+    assert applied.state.schema.column_names == ("i`d", "a`b")
+    assert [*applied.state.gaps, *applied.absent] == []
+    # a column that has two of them
+    (applied,) = _applied(_plan([_group(1, "id", "a``b")], "CREATE TABLE t (id INT PRIMARY KEY, `a````b` INT)"))
+    assert applied.spellings == ()
+
+
 def test_the_encodings_of_columns_that_some_rows_lack() -> None:
     """A partial image does not name the encoding of a column that it does not have."""
     partial = replace(_group(1, "id"), types=MessageTypes({"id": "int"}))

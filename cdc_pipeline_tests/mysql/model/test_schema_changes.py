@@ -29,14 +29,14 @@ SCHEMA = TableSchema((Column("a", MySqlType("int")), Column("b", MySqlType("varc
 
 STATEMENTS = [
     ("CREATE TABLE t (a INT, b VARCHAR(9))", "CreateTable db.t (a int, b varchar(9))", TableNames((T,), created=(T,))),
-    ("CREATE TABLE t LIKE u", "CreateTableLike db.t like db.u", TableNames((T,), created=(T,))),
+    ("CREATE TABLE t LIKE u", "CreateTableLike db.t like db.u", TableNames((T,), created=(T,), read=(U,))),
     (
         "CREATE TABLE t AS SELECT a FROM u",
         "CreateTableAsSelect db.t as SELECT a FROM u",
         TableNames((T,), created=(T,)),
     ),
     ("ALTER TABLE t ADD a INT, DROP b", "AlterTable db.t: AddColumn a int, DropColumn b", TableNames((T,))),
-    ("ALTER TABLE t ADD INDEX (a)", "AlterTable db.t: AddIndex  (a)", TableNames()),
+    ("ALTER TABLE t ADD INDEX (a)", "AlterTable db.t: AddIndex  (a)", TableNames(read=(T,))),
     ("ALTER TABLE t RENAME u", "AlterTable db.t: RenameTo db.u", TableNames((T, U), renamed=((T, U),))),
     (
         "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u",

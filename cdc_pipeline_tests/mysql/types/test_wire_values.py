@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType
 
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.types.spark_types import padded, spark_type
-from cdc_pipeline.mysql.types.wire_values import JSON_BYTES, wire_value
+from cdc_pipeline.mysql.types.wire_values import JSON_BYTES, TEXT_BYTES, wire_value
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -225,6 +225,10 @@ _CASES: dict[Case, dict[str, str | None]] = {
         **{f"{found:c}": None for found in (0x80, 0xC3, 0xFF)},
         **dict.fromkeys(("\xed\xa0\x80", "\xc0\x80", "a\xe4\xb8", "\u0100", "😀", "{}\ufffd")),
     },
+    (TEXT_BYTES, "text", "UTC"): {
+        **{text.encode().decode("latin-1"): text for text in ("", "a", "é", "中😀", "a\r\n")},
+        **dict.fromkeys(("\xe9", "\xff", "\u0100")),
+    },
     (None, "enum('a','b')", "UTC"): {"2": "b", "b": None},
     (None, "blob", "UTC"): {"\xff": "FF", "\u0100": None},
     (None, "json", "UTC"): {'{"é": 1}': '{"é": 1}', "[NULL]": "[null]", "": "null", "x": None},
@@ -273,7 +277,7 @@ def test_values(case: Case, values: dict[Case, dict[str | None, str | None]]) ->
 
 # ---- no text may fail a query, whatever the column type
 
-_WIRES = ("BYTES", "DATE", "LONG", "BOOLEAN", "DOUBLE", "STRING", "FLOAT", "", JSON_BYTES, None)
+_WIRES = ("BYTES", "DATE", "LONG", "BOOLEAN", "DOUBLE", "STRING", "FLOAT", "", JSON_BYTES, TEXT_BYTES, None)
 _KINDS = (
     *("tinyint(1)", "int", "bigint unsigned", "decimal(5,2)", "decimal", "float", "double", "bit(1)", "bit(64)"),
     *("date", "datetime(6)", "timestamp(6)", "time", "year", "varchar(9)", "json", "enum('a')", "enum", "set('a')"),

@@ -70,6 +70,7 @@ def wide(kind: str, table: str, step: int, data: dict[str, str | None]) -> tuple
     return row(kind, table, step, data, types={**TYPES, **dict.fromkeys(data.keys() - TYPES.keys(), "int")}), 1
 
 
+_NULL_TEXT = {"id": "int", "v": "varchar(20)", "w": "varchar(20)"}
 ID_V = ("id", "v")
 
 STORIES: dict[str, Story] = {
@@ -233,6 +234,28 @@ STORIES: dict[str, Story] = {
     "a_value_that_its_type_cannot_hold_stops_its_own_row_only": Story(
         [create("bad", 1), put("bad", 2, "x1", "a"), put("bad", 2, "2", "b")],
         {"bad": Table(ID_V, [("2", "b")], gaps=True)},
+    ),
+    "the_text_null_that_ticdc_sent_as_null_where_no_null_can_be": Story(
+        [
+            create("nulltext", 1, "CREATE TABLE `{}` (`id` INT PRIMARY KEY,`v` VARCHAR(20) NOT NULL,`w` VARCHAR(20))"),
+            *(
+                (row("INSERT", "nulltext", 2, {"id": key, "v": text, "w": None}, types=_NULL_TEXT, key=["id"]), 1)
+                for key, text in (("1", None), ("2", "x"))
+            ),
+            (
+                row(
+                    "UPDATE",
+                    "nulltext",
+                    3,
+                    {"id": "2", "v": None, "w": None},
+                    old={"v": "x"},
+                    types=_NULL_TEXT,
+                    key=["id"],
+                ),
+                1,
+            ),
+        ],
+        {"nulltext": Table(("id", "v", "w"), [("1", "null", None), ("2", "null", None)])},
     ),
     "names_that_need_quotes": Story(
         [

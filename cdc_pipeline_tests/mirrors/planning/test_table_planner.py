@@ -1,0 +1,116 @@
+"""Statements about tables that the lake does not know, and about those that are held. Without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_pipeline.dialects.message_types import MessageTypes
+from cdc_pipeline.gaps import gap_texts
+from cdc_pipeline.lake.tables.ddl_history import HELD
+from cdc_pipeline.mirrors.model.steps import DeleteRows
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Permissions, Planner
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.plans.by_hand import ddl_event, row_group
+
+if TYPE_CHECKING:
+    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+    from cdc_pipeline.mirrors.model.state import MirrorState
+
+_T, _OTHER = TableName("db", "t"), TableName("db", "other")
+_MAY_HAVE_EXISTED = (
+    "CREATE TABLE IF NOT EXISTS does not tell whether the table existed before: earlier rows may be missing"
+)
+_NEW = "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)"
+
+
+def _planned(
+    *statements: str, dialect: str = "canal", rows: tuple[RowGroup, ...] = (), hold: str = ""
+) -> tuple[CutPlan, PlanDraft]:
+    draft = PlanDraft(list(rows), lambda name: None, frozenset(), 1, "UTC")
+    permissions = Permissions(DdlPolicy("apply", ((hold, "hold"),) if hold else ()))
+    events = [replace(ddl_event(place, sql), dialect=dialect) for place, sql in enumerate(statements, 1)]
+    return Planner(draft, permissions=permissions).plan(events), draft
+
+
+def _state(draft: PlanDraft, name: TableName = _T) -> MirrorState:
+    state = draft.state(name)
+    assert state is not None
+    return state
+
+
+@pytest.mark.parametrize(
+    ("statements", "dialect", "gaps"),
+    [
+        ((_NEW,), "canal", [_MAY_HAVE_EXISTED]),
+        ((_NEW,), "dataworks", [_MAY_HAVE_EXISTED]),
+        # TiCDC sends only what it created
+        ((_NEW,), "ticdc", []),
+        (("CREATE TABLE t (id INT PRIMARY KEY)", _NEW), "canal", []),
+        ((_NEW, "TRUNCATE t"), "canal", []),
+        (("CREATE TABLE s (id INT)", "CREATE TABLE IF NOT EXISTS t LIKE s"), "canal", [_MAY_HAVE_EXISTED]),
+    ],
+)
+def test_a_table_that_may_have_existed(statements: tuple[str, ...], dialect: str, gaps: list[str]) -> None:
+    _, draft = _planned(*statements, dialect=dialect)
+    assert list(gap_texts(_state(draft).gaps)) == gaps
+
+
+def test_a_table_like_one_that_may_have_existed_is_new() -> None:
+    _, draft = _planned(_NEW, "CREATE TABLE other LIKE t")
+    assert list(gap_texts(_state(draft, _OTHER).gaps)) == []
+
+
+def _tenants() -> RowGroup:
+    group = replace(row_group(_T, 0), columns=("tenant", "id"), key_names=("tenant", "id"), dialect="canal")
+    return replace(group, types=MessageTypes({"tenant": "int", "id": "int"}), first_commit_ts=1 << 60)
+
+
+@pytest.mark.parametrize(
+    ("sql", "key", "gaps"),
+    [
+        (_NEW, ("tenant", "id"), 1),
+        ("CREATE TABLE IF NOT EXISTS t (id INT, tenant INT, PRIMARY KEY (tenant, id))", ("tenant", "id"), 1),
+        ("CREATE TABLE t (id INT PRIMARY KEY)", ("id",), 0),
+    ],
+)
+def test_a_statement_whose_rows_came_first(sql: str, key: tuple[str, ...], gaps: int) -> None:
+    """An outdated CREATE TABLE IF NOT EXISTS defines nothing."""
+    draft = PlanDraft([_tenants()], lambda name: None, frozenset(), 1, "UTC")
+    Planner(draft).plan([])
+    known = {_T: _state(draft)}
+    again = PlanDraft([], known.get, frozenset(known), 2, "UTC")
+    Planner(again).plan([replace(ddl_event(1, sql), dialect="canal", exact_ts=False)])
+    state = _state(again)
+    assert (state.schema.primary_key, len(state.gaps)) == (key, gaps)
+
+
+def test_an_exchange_with_a_table_without_a_mirror() -> None:
+    sql = "ALTER TABLE pt EXCHANGE PARTITION p0 WITH TABLE t"
+    plan, draft = _planned("CREATE TABLE t (id INT PRIMARY KEY)", sql, dialect="ticdc")
+    assert list(gap_texts(_state(draft).gaps)) == ["a statement is not applied yet: see ddl_history at t/0@2"]
+    no_mirror, unknown_rows = list(plan.outcomes.values())[-1].effects
+    assert "db.pt has no mirror yet" in no_mirror
+    assert "the rows of db.pt are unknown" in unknown_rows
+
+
+def test_statements_that_keep_the_rows_of_a_held_table_wait_too() -> None:
+    plan, draft = _planned(
+        "CREATE TABLE t (id INT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 4",
+        "ALTER TABLE t TRUNCATE PARTITION p1",
+        "ALTER TABLE t ADD PARTITION PARTITIONS 4",
+        "CREATE TABLE other LIKE t",
+        "CREATE TABLE apart (id INT)",
+        dialect="ticdc",
+        rows=(row_group(_T, 1),),
+        hold="db.t",
+    )
+    statuses = [outcome.status for outcome in plan.outcomes.values()]
+    assert [status == HELD for status in statuses] == [False, True, True, True, False]
+    assert not [step for step in plan.steps if isinstance(step, DeleteRows)]
+    assert draft.state(_OTHER) is None
+    assert {held.name for held in plan.held} == {_T, _OTHER}
