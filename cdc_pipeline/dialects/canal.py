@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, Row
 
 _ROW, _DDL, _STATEMENT, _QUERY, _XA = "canal_row", "canal_ddl", "canal_statement", "canal_query", "canal_xa"
-_STATEMENT_OF_DDL = (
-    r"(?is)^(?:\s|/\*(?!M?!).*?\*/|--[^\n]*\n|#[^\n]*\n)*(?:/\*M?!\d*\s*)?(?:ALTER|CREATE|DROP|RENAME|TRUNCATE)\b"
-)
-_MAY_HAVE_ROWS = r"(?is)\bCREATE\b.*\b(?:SELECT|VALUES\s+ROW|TABLE\b.*\bTABLE)\b"
+_NO_WORDS = r"""(?s)/\*(?!M?!).*?\*/|--[^\n]*|#[^\n]*|'[^']*'|"[^"]*"|`[^`]*`"""
+"""Comments that are not executed, strings and quoted names."""
+_STATEMENT_OF_DDL = r"(?i)^\s*(?:/\*M?!\d*\s*)?(?:ALTER|CREATE|DROP|RENAME|TRUNCATE)\b"
+_MAY_HAVE_ROWS = r"(?is)^\s*(?:/\*M?!\d*\s*)?CREATE\b.*\b(?:SELECT\b|VALUES\s*(?:ROW\s*)?\(|TABLE\b.*\bTABLE\b)"
 _HIDDEN_KEYS = ("#alibaba_rds_row_id#", "__#alibaba_rds_row_id#__", "_drds_implicit_id_")
 """Columns that Canal adds to rows of tables without a primary key on Alibaba RDS and PolarDB-X, named in `pkNames`
 (`LogEventConvert.parseOneRow`, 1.1.3 to 1.1.8)."""
@@ -69,7 +69,8 @@ def _form() -> Column:
     no_rows = F.col("data").isNull() & F.col("old").isNull()
     has_sql = F.coalesce("sql", F.lit("")) != ""
     is_statement = kind.isin(*STATEMENT_TYPES) & has_sql
-    is_text_of_ddl = (kind == "QUERY") & F.col("sql").rlike(_STATEMENT_OF_DDL) & ~F.col("sql").rlike(_MAY_HAVE_ROWS)
+    words = F.regexp_replace("sql", _NO_WORDS, " ")
+    is_text_of_ddl = (kind == "QUERY") & words.rlike(_STATEMENT_OF_DDL) & ~words.rlike(_MAY_HAVE_ROWS)
     return (
         F.when(F.col("isDdl") | (no_rows & (is_statement | is_text_of_ddl)), F.lit(_DDL))
         .when(kind == "QUERY", F.lit(_QUERY))

@@ -132,6 +132,19 @@ def append_once(frame: DataFrame, path: str, commit: Commit, **options: str) -> 
 
 def appended_rows(spark: SparkSession, path: str, commit: Commit) -> int:
     """The number of rows that the commit has appended, by the statistics in the table's log. 0 if it has none."""
+    actions = _actions_of(spark, path, commit)
+    stats = [json.loads(action["add"].get("stats") or "{}") for action in actions if "add" in action]
+    return sum(found.get("numRecords", 0) for found in stats)
+
+
+def is_of_another_run(spark: SparkSession, path: str, commit: Commit) -> bool:
+    """Whether one of the newest commits has the commit's writer and version, but another note."""
+    infos = [action["commitInfo"] for action in _actions_of(spark, path, commit) if "commitInfo" in action]
+    return any(info.get("userMetadata") != commit.note_json for info in infos)
+
+
+def _actions_of(spark: SparkSession, path: str, commit: Commit) -> list[dict[str, Any]]:
+    """The actions of the commit, if it is one of the newest; else none."""
     newest = snapshot_of(spark, path).version()
     for version in range(newest, max(newest - _NEWEST_COMMITS, -1), -1):
         actions = read_commit(spark, path, version)
@@ -140,9 +153,8 @@ def appended_rows(spark: SparkSession, path: str, commit: Commit) -> int:
             for action in actions
             if "txn" in action
         ):
-            stats = [json.loads(action["add"].get("stats") or "{}") for action in actions if "add" in action]
-            return sum(found.get("numRecords", 0) for found in stats)
-    return 0
+            return list(actions)
+    return []
 
 
 def overwrite_once(frame: DataFrame, path: str, commit: Commit) -> None:

@@ -226,6 +226,7 @@ def _with_delivery_starts(rows: DataFrame, stream: Sequence[str]) -> DataFrame:
     - `delivery_starts`: how many deliveries started, up to this row
     - `pauses`: how many pauses, up to this row, may be a restart of the changefeed
     - `next_start`: position (`offset`, `ts`) of the next row that starts a delivery or follows a pause
+    - `may_be_original`: of `with_confirmed_starts`
     - `may_be_incomplete`: the next row starts a delivery or follows a pause, or no watermark completes the row's commit
 
     `stream`: the columns that identify a table's stream. Late rows are a stream of their own, because their redelivery
@@ -238,12 +239,8 @@ def _with_delivery_starts(rows: DataFrame, stream: Sequence[str]) -> DataFrame:
     renumbers = (F.col("message_id") < previous["message_id"]) & (F.col("kept_clocks") == previous["kept_clocks"])
     steps_back = (F.col("commit_ts") < previous["commit_ts"]) | renumbers
     is_resent = F.col("resends") > previous["resends"]
-    starts = (
-        steps_back
-        | is_resent
-        | (F.col("canal_restarts") > previous["canal_restarts"])
-        | (F.col("retries") > previous["retries"])
-    )
+    is_retry = F.col("retries") > previous["retries"]
+    starts = steps_back | is_resent | (F.col("canal_restarts") > previous["canal_restarts"]) | is_retry
     rows = rows.withColumns(
         {
             "starts_delivery": F.coalesce(starts, F.lit(False)),
@@ -252,7 +249,7 @@ def _with_delivery_starts(rows: DataFrame, stream: Sequence[str]) -> DataFrame:
         }
     )
     is_certain = renumbers | is_resent | (F.col("ts") < previous["ts"])
-    rows = with_confirmed_starts(rows, stream, is_certain=is_certain).withColumns(
+    rows = with_confirmed_starts(rows, stream, is_certain=is_certain, is_retry=is_retry).withColumns(
         {
             "delivery_starts": F.sum(F.col("starts_delivery").cast("int")).over(by_offset),
             "pauses": F.sum(F.col("follows_pause").cast("int")).over(by_offset),
@@ -274,6 +271,7 @@ def _with_delivery_starts(rows: DataFrame, stream: Sequence[str]) -> DataFrame:
         "pauses",
         "resume_signs",
         "may_be_retry",
+        "may_be_original",
         "is_late",
         F.coalesce(is_cut_off, ~F.col("exact_ts")).alias("may_be_incomplete"),
         next_start.alias("next_start"),

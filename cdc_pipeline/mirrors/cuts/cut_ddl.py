@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
     from cdc_pipeline.mysql.model.table import TableName
 
+_WAITING = (HELD, NOT_APPLIED)
 _RESULTS = f"topic STRING, `partition` INT, `offset` BIGINT, {RESULT_COLUMNS}"
 
 
@@ -194,12 +195,14 @@ def store_outcomes(lake: Lake, outcomes: dict[Position, DdlOutcome], note: dict[
 
 
 def update_held_statements(lake: Lake, rebuilt: Lake, note: dict[str, Any]) -> None:
-    """Copies to `ddl_history` the outcomes of statements that only one of the lake and the scratch lake `rebuilt` holds."""
+    """Copies to `ddl_history` the outcomes of statements that only one of the lake and the scratch lake `rebuilt` holds or
+    could not apply."""
     before = lake.read("ddl_history").select(*POSITION, F.col("status").alias("status_before"))
     changed = (
         rebuilt.read("ddl_history")
         .join(before, list(POSITION))
-        .where((F.col("status") == HELD) != (F.col("status_before") == HELD))
+        .where("status <> status_before")
+        .where(F.col("status").isin(*_WAITING) | F.col("status_before").isin(*_WAITING))
         .select(*POSITION, "status", "effect", "tables")
         .localCheckpoint()
     )

@@ -242,7 +242,7 @@ def unnumbered_starts(records: DataFrame) -> DataFrame:
     steps_back = F.col("message_id").isNull() & (F.col("commit_ts") < F.lag("commit_ts").over(by_offset))
     starts = {"starts_delivery": F.coalesce(steps_back, F.lit(False)), "canal_restarts": F.lit(0)}
     found = with_confirmed_starts(
-        records.where("NOT is_kept_copy").withColumns(starts), PARTITION, is_certain=F.lit(False)
+        records.where("NOT is_kept_copy").withColumns(starts), PARTITION, is_certain=F.lit(False), is_retry=F.lit(False)
     )
     return found.where("starts_delivery").select(*PARTITION, "offset")
 
@@ -254,7 +254,9 @@ def with_resend_count(rows: DataFrame, starts: DataFrame) -> DataFrame:
     return rows.join(F.broadcast(offsets), list(PARTITION), "left").withColumn("resends", count).drop("starts")
 
 
-def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certain: Column) -> DataFrame:
+def with_confirmed_starts(
+    rows: DataFrame, stream: Collection[str], *, is_certain: Column, is_retry: Column
+) -> DataFrame:
     """Clears `starts_delivery` of Canal rows where the content does not confirm a new delivery. Adds `may_be_original`.
 
     Canal resends all unacknowledged batches in order, each from its start. So a delivery is confirmed if it starts with
@@ -264,6 +266,7 @@ def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certai
 
     `rows` has `change`, equal in all copies of a change. `stream`: the columns that identify the stream of a table in a
     partition. `is_certain`: the partition's batch numbers restart or its clock steps back; such starts need no confirmation.
+    `is_retry`: the row begins a certain retry (`with_retry_count`).
     """
     by_offset = Over.partitionBy(*stream).orderBy("offset", "row")
     one_delivery = Over.partitionBy(*stream, "delivery")
@@ -272,7 +275,7 @@ def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certai
         "message_id", "canal_restarts", F.when(F.col("message_id").isNull(), F.col("offset")).alias("offset")
     )
     found = (
-        rows.withColumn("is_open", is_open)
+        rows.withColumns({"is_open": is_open, "is_retry": F.coalesce(is_retry, F.lit(False))})
         .withColumns({"delivery": F.sum(F.col("starts_delivery").cast("int")).over(by_offset), "batch": batch})
         .withColumns(
             {"previous_change": F.lag("change").over(by_offset), "previous_batch": F.lag("batch").over(by_offset)}
@@ -282,7 +285,7 @@ def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certai
         .withColumns(
             {
                 name: F.first(name).over(one_delivery.orderBy("offset", "row"))
-                for name in ("previous_change", "previous_batch", "batch", "is_new", "is_open")
+                for name in ("previous_change", "previous_batch", "batch", "is_new", "is_open", "is_retry")
             }
             | {"starts_open": F.col("is_open"), "row_batch": F.col("batch"), "row_is_new": F.col("is_new")}
         )
@@ -298,7 +301,7 @@ def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certai
     is_confirmed = (
         (F.col("batch") != F.col("previous_batch")) & ~F.col("is_new") & (F.col("resends_previous") | ~F.col("has_new"))
     )
-    may_be_original = F.col("is_open") & is_confirmed & ~F.col("resends_previous")
+    may_be_original = F.col("is_open") & ~F.col("is_retry") & is_confirmed & ~F.col("resends_previous")
     return found.withColumns(
         {
             "starts_delivery": F.col("starts_delivery") & (~F.col("starts_open") | is_confirmed),
@@ -306,6 +309,7 @@ def with_confirmed_starts(rows: DataFrame, stream: Collection[str], *, is_certai
         }
     ).drop(
         "is_open",
+        "is_retry",
         "starts_open",
         "delivery",
         "batch",

@@ -165,7 +165,12 @@ def _cell(
     column: UpstreamColumn, target: Target, encoding: RowEncoding, *, key_index: int | None, is_masked: bool
 ) -> _Cell:
     name, kind, deleted = column.name, column.type, F.col("deleted")
-    text = _sent_text(column, encoding) if key_index is None else F.get("key", F.lit(key_index))
+    if key_index is None:
+        text = _with_null_text(F.col("after")[name], column, encoding, F.map_contains_key("after", F.lit(name)))
+    else:
+        text = F.get("key", F.lit(key_index))
+        if target.keyless:
+            text = _with_null_text(text, column, encoding, F.col("key").isNotNull())
     value = with_default(
         typed_cell(text, column, encoding.time_zone, encoding.encodings), name, encoding.absent.get(name)
     )
@@ -184,18 +189,16 @@ def _cell(
     )
 
 
-def _sent_text(column: UpstreamColumn, encoding: RowEncoding) -> Column:
-    """The text of the column in `after`.
+def _with_null_text(text: Column, column: UpstreamColumn, encoding: RowEncoding, is_sent: Column) -> Column:
+    """The text of the column, `null` if it is NULL in a row of TiDB although the column is NOT NULL.
 
     TiCDC's new architecture sent the text and the JSON document `null` as JSON null until January 2026
-    (pingcap/ticdc#3958). A NOT NULL column cannot be NULL, so there it is certain.
+    (pingcap/ticdc#3958). `is_sent`: whether the row has the column.
     """
-    text = F.col("after")[column.name]
     from_tidb = any(dialect_has_trait(dialect, Trait.FROM_TIDB) for dialect, _ in encoding.encodings)
     if not from_tidb or column.nullable or column.expression is not None or column.type.base not in _MAY_BE_NULL_TEXT:
         return text
-    is_null_text = text.isNull() & F.map_contains_key("after", F.lit(column.name)) & has_trait(Trait.FROM_TIDB)
-    return F.when(is_null_text, F.lit("null")).otherwise(text)
+    return F.when(text.isNull() & is_sent & has_trait(Trait.FROM_TIDB), F.lit("null")).otherwise(text)
 
 
 def _bad(

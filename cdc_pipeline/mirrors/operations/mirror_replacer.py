@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructField, StructType
 
+from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import (
     Commit,
     append_once,
@@ -25,7 +26,7 @@ from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, missing_features
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
-from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState
+from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState, no_row_gaps, row_gaps
 from cdc_pipeline.mirrors.operations.content_hash import content_hash
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
     from cdc_pipeline.mysql.model.table import TableName
 
+UNFINISHED = Gap(GapKind.UNSEEN_START, "a rebuild that creates the mirror has not finished: run it again")
 UNREADABLE = "unreadable"
 """The content hash of a mirror whose rows cannot be read, or that was restored (RESTORE)."""
 
@@ -65,6 +67,8 @@ class MirrorReplacer:
     """The commit of the rebuild. Its writer is new, so Delta never skips it."""
     report: Callable[[str], None]
     """Receives one line per mirror."""
+    require_unchanged: Callable[[], None] = lambda: None
+    """Called before each replacement. Raises an error if another run has changed the lake."""
 
     def replace_differing(
         self, before: Mapping[TableName, MirrorEntry], after: Collection[TableName]
@@ -136,6 +140,7 @@ class MirrorReplacer:
     def _drop_mirror(self, name: TableName) -> None:
         path = self.lake.paths.mirror(name)
         if table_state(self.lake.spark, path) is not None:
+            self.require_unchanged()
             dropped = self.lake.paths.dropped_mirror(name, f"rebuild-{self.commit.note['rebuild']}")
             move_mirror(self.lake, path, dropped)
 
@@ -148,11 +153,18 @@ class MirrorReplacer:
             properties = {
                 key: value for key, value in new.properties.items() if not key.startswith("delta.columnMapping.max")
             }
-            create_table(self.lake.spark, path, self.commit, schema=_plain_schema(new), properties=properties)
+            self.require_unchanged()
+            # a cut that follows a rebuild which died here takes the mirror as it is
+            unfinished = properties | row_gaps(new, UNFINISHED)
+            create_table(self.lake.spark, path, self.commit, schema=_plain_schema(new), properties=unfinished)
             append_once(self.lake.read_path(rebuilt), path, replace(self.commit, version=2))
+            commit_metadata(
+                self.lake.spark, path, replace(self.commit, version=3), properties=no_row_gaps() | row_gaps(new)
+            )
             return True
         if equal and _compared_state(now) == _compared_state(new):
             return False
+        self.require_unchanged()
         if not equal:
             mapped = new.properties.get(MAPPING) == "name"
             if features := missing_features(now, mapped=mapped, ntz=NTZ in new.schema.simpleString()):

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES, decode_batches
 from cdc_pipeline.dialects.releases import RELEASES
-from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta import Commit, overwrite_once
+from cdc_pipeline.errors import LakeError, TransientError
+from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once
 from cdc_pipeline.lake.paths import LakePaths, remove_folder
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.held_rows import APPROVALS, applied_statements
@@ -29,6 +29,7 @@ from cdc_pipeline.mirrors.cuts.cut_ddl import update_held_statements
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
+from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES, lake_balance
 from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut, move_mirrors_back
 from cdc_pipeline.mirrors.operations.content_hash import content_hash
@@ -36,6 +37,7 @@ from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, Tabl
 from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_inputs
 from cdc_pipeline.mirrors.operations.upkeep import EVERY, keep_table_small
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
+from cdc_pipeline.positions import POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -123,6 +125,11 @@ class Rebuilder:
         published = published_cut(self._lake)
         if published is NO_CUT:
             raise LakeError("no cut is published yet: run the ingest first", pipeline=self._lake.paths.pipeline)
+        if patterns and published.selection != self.maker.selection:
+            raise LakeError(
+                "include, exclude or routes have changed, and no cut has applied them yet: run the rebuild without tables",
+                pipeline=self._lake.paths.pipeline,
+            )
         scope = chosen_scope(self.maker, patterns, published) if patterns else ALL
         streams = read_progress(self._lake)
         borrowed = _BORROWED if scope.is_all else _BORROWED | {"watermarks", "batches"}
@@ -194,7 +201,9 @@ class Rebuilder:
         kept = quarantined_tables(report.held)  # still quarantined: their mirrors stay as they are
         before = {entry.name: entry for entry in entries if scope.covers(entry.name) and entry.name not in kept}
         after = {entry.name for entry in report.mirrors} - kept
-        replacer = MirrorReplacer(self._lake, scratch, commit, self.maker.report)
+        replacer = MirrorReplacer(
+            self._lake, scratch, commit, self.maker.report, lambda: self._require_unchanged(rebuilt)
+        )
         mirrors, mirrors_changed = replacer.replace_differing(before, after)
         tables = (*decoded, *mirrors)
         if not (decoded_changed or mirrors_changed or _held_rows(report.held) != _held_rows(published.held)):
@@ -209,7 +218,7 @@ class Rebuilder:
             {**commit.note, "cut": report.cut_id, "pipeline": self._lake.paths.pipeline},
             self.maker.settings,
             rebuilt=scope.is_all,
-            rebuilt_tables=sorted(scope.tables or ()),
+            rebuilt_tables=() if scope.is_all else sorted({*scope.mirrors, *after}),
         )
         return RebuildReport(tables, report.cut_id)
 
@@ -217,6 +226,7 @@ class Rebuilder:
         """Replaces all decoded tables if any differs. Returns one entry per table, and whether they differ from what the
         cuts have counted."""
         if not rebuilt.scope.is_all:
+            self._add_dead_letters(rebuilt.lake, commit)
             return [], False
         tables = [self._compare(table, rebuilt.lake) for table in _DECODED]
         # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE): a release may remove some
@@ -224,10 +234,36 @@ class Rebuilder:
         if rebuilt.abandoned:
             move_mirrors_back(self._lake, rebuilt.published)
         if changed:
+            self._require_unchanged(rebuilt)
             for table in _DECODED:
                 overwrite_once(rebuilt.lake.read(table), self._lake.paths.table(table), commit)
+        else:
+            self._add_dead_letters(rebuilt.lake, commit)
         # a rebuild that died may have replaced them before
         return tables, changed or not lake_balance(self._lake).is_balanced
+
+    def _require_unchanged(self, rebuilt: RebuiltTables) -> None:
+        """Raises TransientError if another run has written since the rebuild began, as it can on lakes without a lock."""
+        published = published_cut(self._lake)
+        is_other = published.cut_id != rebuilt.published.cut_id
+        is_other |= not rebuilt.abandoned and is_begun(self._lake, published)
+        if rebuilt.scope.is_all:
+            is_other |= read_progress(self._lake).last_batch != rebuilt.report.streams.last_batch
+        if is_other:
+            raise TransientError(
+                "another run has written since the rebuild began: stop the sensor and other runs, and rebuild again",
+                pipeline=self._lake.paths.pipeline,
+            )
+
+    def _add_dead_letters(self, scratch: Lake, commit: Commit) -> None:
+        """Appends the dead letters of rows that only the rebuild has merged."""
+        key = [*POSITION, "database", "table"]
+        known, found = (
+            lake.read("dead_letters").where(F.col("rule") == VALUE_HAS_TYPE) for lake in (self._lake, scratch)
+        )
+        new = found.join(known.select(*key), key, "left_anti").select(*found.columns).localCheckpoint()
+        if not new.isEmpty():
+            append_once(new, self._lake.paths.table("dead_letters"), commit)
 
     def _compare(self, table: str, scratch: Lake) -> TableRebuild:
         without = _NOT_COMPARED.get(table, frozenset())

@@ -57,7 +57,7 @@ class AlterPlanner:
         if self._draft.state(name) is None:
             outcome.effects.append(f"{name} has no mirror yet; its first rows will define its columns")
             for clause in clauses:
-                if isinstance(clause, ExchangePartition):
+                if isinstance(clause, ExchangePartition) and self._draft.exists(clause.table):
                     reason = f"{clause.description()}: the rows of {name} are unknown"
                     refuse(self._draft, clause.table, reason, event, outcome)
             return

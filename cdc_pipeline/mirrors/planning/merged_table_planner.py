@@ -43,7 +43,6 @@ from cdc_pipeline.mirrors.planning.merged_columns import (
 )
 from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
-from cdc_pipeline.mirrors.planning.table_planner import TablePlanner, with_doubtful_start
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
 from cdc_pipeline.mysql.ddl.origins import moves_values
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.model.masks import Mask
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+    from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
     from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
     from cdc_pipeline.mysql.model.schema_changes import Clause, OfSourceTable
     from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
@@ -127,7 +127,9 @@ class MergedTablePlanner:
         self, mirror: TableName, name: TableName, change: CreateTable, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
         state, source = self._draft.state(mirror), SourceTable(name, change.schema)
-        gaps = with_doubtful_start(change, event).gaps
+        gaps = change.gaps
+        if state is None or state.source_table(name) is None:
+            gaps = self._tables.gaps_of_start(change, event)
         if state is None:
             empty = MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), source_tables=())
             created = self._draft.create(with_sources(empty, (source,)).with_gaps(*gaps))
@@ -135,18 +137,18 @@ class MergedTablePlanner:
             return
         before, known = state, state.source_table(name)
         effect = f"{name} is merged into {mirror}"
-        fits = known is None or fits_messages(source.schema, known.schema)
-        if known is not None and precedes_rows(event, known) and (fits or not change.if_not_exists):
+        if known is not None and precedes_rows(event, known):
+            gaps = self._tables.gaps_of_start(change, event)
             # its rows arrived before its CREATE TABLE: they are replayed (`changes.late_ddl`)
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
             if all(other.since is None for other in state.source_tables or () if other != known):
                 before = replace(state, gaps=without_kinds(state.gaps, GapKind.UNSEEN_TABLES))
             effect = f"defined {name} and replayed the rows that had arrived before"
         elif known is not None and change.if_not_exists:
-            if not known.inferred or not fits:
+            if not known.inferred or not fits_messages(source.schema, known.schema):
                 outcome.effects.append(f"{name} exists already")
                 return
-            source, gaps = replace(source, since=known.since), change.gaps
+            source = replace(source, since=known.since)
             effect = f"{name} exists already; its definition is now known"
         elif known is not None:
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))

@@ -148,12 +148,16 @@ class Planner:
 
     def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Applies the change, unless a table that it names is held or must be held before it."""
-        names = change.names().ordered
-        if event.resumed and not isinstance(change, DropDatabase) and not self._permissions.resumed & set(names):
+        names, read = change.names().touched, change.names().read
+        is_resumed = bool(self._permissions.resumed & {*names, *read})
+        if event.resumed and not isinstance(change, DropDatabase) and not is_resumed:
             # an earlier cut applied it, except to tables that are still held for another statement
-            for name in [name for name in names if name in self._held]:
+            for name in [name for name in (*names, *read) if name in self._held]:
                 self._hold(name, self._held[name], event, outcome)
             return
+        # a table of which it only reads or changes the definition waits for a held one, but is not the cause of an error
+        read = tuple(name for name in read if name in self._held and not self._held[name].error)
+        names = (*names, *read)
         held = next((self._held[name] for name in names if name in self._held), None)
         if held is None and event.position not in self._permissions.approved:
             destroyed = change.tables_losing_data(self._schema, conversion_doubt)

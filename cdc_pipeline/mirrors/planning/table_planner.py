@@ -21,6 +21,7 @@ from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableAsSe
 from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
 
 if TYPE_CHECKING:
+    from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
@@ -34,14 +35,6 @@ _OF_DEFINITION = frozenset(
 """The gaps of a table that a table made LIKE it shares, beside those of its types."""
 
 
-def with_doubtful_start(change: CreateTable, event: DdlEvent) -> CreateTable:
-    """The statement, with a gap if the table may have existed before it: MySQL logs CREATE TABLE IF NOT EXISTS of an
-    existing table, too (canal-facts 40). TiCDC sends only statements that changed something."""
-    if not change.if_not_exists or dialect_has_trait(event.dialect, Trait.FROM_TIDB):
-        return change
-    return replace(change, gaps=(*change.gaps, MAY_HAVE_EXISTED))
-
-
 class TablePlanner:
     """Plans one statement about a whole table. Registers dropped and truncated tables with `recovery`."""
 
@@ -49,6 +42,7 @@ class TablePlanner:
         self._draft = draft
         self._policy = policy
         self._recovery = recovery
+        self._removed: set[TableName] = set()
 
     def refuse_table(self, change: NotSupported, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
@@ -68,10 +62,8 @@ class TablePlanner:
     def create(self, change: CreateTable, event: DdlEvent, outcome: DdlOutcome, *, inferred: bool = False) -> None:
         """Creates the mirror, or gives its definition to one that earlier rows created. `inferred`: of `MirrorState`."""
         name, schema = change.name, change.schema
-        change = with_doubtful_start(change, event)
         existing = self._draft.state(name)
-        is_outdated = change.if_not_exists and existing is not None and not fits_messages(schema, existing.schema)
-        if existing is not None and precedes_rows(event, existing) and not is_outdated:
+        if existing is not None and precedes_rows(event, existing):
             self._define_and_refill(existing, change, event, outcome, inferred=inferred)
             return
         if change.if_not_exists and self._draft.exists(name):
@@ -85,8 +77,20 @@ class TablePlanner:
             self._draft.steps.append(DropMirror(existing, event.ddl_id))
             self._recovery.add_dropped(existing, event.ddl_id)
             outcome.effects.append(f"dropped the former {name}: the stream has no DROP or RENAME of it")
-        state = MirrorState(name, f"{name}@{event.ddl_id}", schema, inferred=inferred).with_gaps(*change.gaps)
+        state = MirrorState(name, f"{name}@{event.ddl_id}", schema, inferred=inferred)
+        state = state.with_gaps(*self.gaps_of_start(change, event))
         record_effect(outcome, f"created {name}", self._draft.create(state))
+
+    def gaps_of_start(self, change: CreateTable, event: DdlEvent) -> tuple[Gap, ...]:
+        """The gaps of the created table.
+
+        It may have existed before CREATE TABLE IF NOT EXISTS, which MySQL also logs if it did nothing (canal-facts 40),
+        unless the stream has removed it. TiCDC sends only statements that changed something.
+        """
+        is_new = not change.if_not_exists or dialect_has_trait(event.dialect, Trait.FROM_TIDB)
+        if is_new or change.name in self._removed or self._recovery.was_dropped(change.name):
+            return change.gaps
+        return (*change.gaps, MAY_HAVE_EXISTED)
 
     def _define_and_refill(
         self, state: MirrorState, change: CreateTable, event: DdlEvent, outcome: DdlOutcome, *, inferred: bool
@@ -96,7 +100,8 @@ class TablePlanner:
         These rows are replayed under the definition (`changes.late_ddl`).
         """
         self._draft.steps.append(TruncateMirror(state))
-        defined = replace(state, schema=change.schema, inferred=inferred, gaps=change.gaps, since=None)
+        gaps = self.gaps_of_start(change, event)
+        defined = replace(state, schema=change.schema, inferred=inferred, gaps=gaps, since=None)
         defined = self._change_definition(state, defined, event, is_refilled=True)
         self._draft.mark_empty(defined)
         record_effect(outcome, f"defined {state.name} and replayed the rows that had arrived before", defined)
@@ -181,6 +186,7 @@ class TablePlanner:
 
     def drop(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Moves the mirror to `dropped/`, or (`ddl_policy: keep`) renames it."""
+        self._removed.add(name)
         self._draft.flush_rows(name)
         state = self._draft.state(name)
         if state is None:
@@ -203,6 +209,7 @@ class TablePlanner:
         if not self._draft.exists(old):
             record_effect(outcome, f"{old} has no mirror yet; its rows will arrive as {new}")
             return
+        self._removed.add(old)
         self._draft.flush_rows(old)
         self._draft.flush_rows(new)
         state = self._draft.state(old)

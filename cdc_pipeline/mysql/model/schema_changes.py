@@ -447,7 +447,11 @@ class OfSourceTable(BaseChange):
 
     def names(self) -> TableNames:
         inner, own = self.change.names(), (self.name,)
-        return TableNames(touched=own if inner.touched else (), created=own if inner.added else ())
+        return TableNames(
+            touched=own if inner.touched else (),
+            created=own if inner.added else (),
+            read=own if inner.read and not inner.touched else (),
+        )
 
     def tables_losing_data(
         self, schema_of: Callable[[TableName], TableSchema], unsure: UnsureConversion

@@ -14,7 +14,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError, redact
-from cdc_pipeline.lake.delta import Commit, append_once, appended_rows, committed_version, is_conflict
+from cdc_pipeline.lake.delta import (
+    Commit,
+    append_once,
+    appended_rows,
+    committed_version,
+    is_conflict,
+    is_of_another_run,
+)
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.intake import observe_values, value_note
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
@@ -88,7 +95,7 @@ class RawTopics:
         """Appends a batch and its note in one commit.
 
         `positions`: after the batch. Raises SourceError if the broker refuses the client, TransientError for another
-        failure of Kafka; errors of the lake pass unchanged.
+        failure of Kafka, or if another run has written the batch (a lake without a lock); errors of the lake pass unchanged.
         """
         commit = Commit(raw_app_id(self.lake.paths), number, {"batch": number, **self._note(positions, lost)})
         topic_ids = frozenset(positions.topic_ids.items())
@@ -103,6 +110,11 @@ class RawTopics:
                 raise  # the lake could not be written
             _group.cache_clear()  # the next attempt opens new connections
             raise self._failure(causes, batch) from None
+        if is_of_another_run(self.lake.spark, self._path, commit):
+            raise TransientError(
+                f"another run has read batch {number} at the same time: this one continues after it when it is repeated",
+                pipeline=self.lake.paths.pipeline,
+            )
         count = appended_rows(self.lake.spark, self._path, commit)
         # without gaps, the batch has each offset of its plan
         is_complete = count == sum(planned.offsets for planned in batch)

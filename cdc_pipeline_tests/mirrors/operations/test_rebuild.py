@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -9,14 +10,18 @@ import pytest
 from delta.tables import DeltaTable
 
 import cdc_pipeline
+from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.tables.ddl_history import APPLIED, NOT_APPLIED
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.operations import rebuild
+from cdc_pipeline.mirrors.operations import mirror_replacer, rebuild
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.seen import Rows, seen
-from cdc_pipeline_tests.support.lakes.stories import KEYLESS, create, put
+from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, put
 from cdc_pipeline_tests.support.lakes.stream import Stream
 
 if TYPE_CHECKING:
@@ -72,3 +77,58 @@ def test_cuts_that_do_not_balance_are_counted_again(stream: Stream) -> None:
     assert _rebuilt(stream, ()) == ([], 2)
     assert lake_balance(lake).is_balanced
     assert _rebuilt(stream, ()) == ([], None)
+
+
+@pytest.mark.parametrize("patterns", [(), ("db.t",)])
+def test_the_lake_has_changed_meanwhile(stream: Stream, patterns: Sequence[str]) -> None:
+    """Without a lock, as in an object store: a newer cut is not overwritten."""
+    path = stream.paths.mirror(TableName("db", "t"))
+    DeltaTable.forPath(stream.spark, path).update("id = 1", {"v": "'by hand'"})
+    maker = CutMaker(Lake(stream.spark, stream.paths), "rebuild", "UTC", 2, lambda _: None)
+    with Rebuilder(maker).rebuild_in_scratch(patterns) as rebuilt:
+        stream.write_slice(20, put("t", 15, "2", "b"))
+        stream.run()
+        with pytest.raises(TransientError, match="another run has written since the rebuild began"):
+            Rebuilder(maker).replace_differing(rebuilt)
+    assert _published(stream)["t"] == [(1, "by hand"), (2, "b")]
+    assert _rebuilt(stream, patterns) == (["mirror/db.t"], 3)
+    assert _published(stream)["t"] == [(1, "a"), (2, "b")]
+
+
+def test_a_mirror_that_a_rebuild_began_to_create_has_a_gap(stream: Stream) -> None:
+    """A cut may follow before the rebuild is repeated."""
+    lake, table = Lake(stream.spark, stream.paths), TableName("db", "t")
+    shutil.rmtree(stream.paths.mirror(table))
+    with patch.object(mirror_replacer, "append_once", side_effect=RuntimeError("killed")), pytest.raises(RuntimeError):
+        _rebuilt(stream, ("db.t",))
+    stream.write_slice(20, put("t", 15, "2", "b"))
+    stream.run()
+    assert _published(stream)["t"] == [(2, "b")]
+
+    def gaps() -> list[str]:
+        entries = published_entries(published_cut(lake), lake.paths)
+        return [text for entry in entries if entry.name == table for text in entry.gaps]
+
+    assert gaps() == ["a rebuild that creates the mirror has not finished: run it again"]
+    assert _rebuilt(stream, ("db.t",)) == (["mirror/db.t"], 3)
+    assert (_published(stream)["t"], gaps()) == ([(1, "a"), (2, "b")], [])
+
+
+def test_what_only_a_rebuild_applies_is_recorded(stream: Stream) -> None:
+    """A statement that was late, and a late row whose value does not fit its type."""
+    stream.write_slice(20, put("t", 15, "2", "b"))
+    stream.run()
+    stream.write_slice(30, change("ALTER TABLE t ADD COLUMN n INT", 12), put("bag", 13, "no number", "y"))
+    stream.run()
+    history, letters = (stream.paths.table(name) for name in ("ddl_history", "dead_letters"))
+    late = stream.spark.read.format("delta").load(history).where("sql LIKE 'ALTER%'")
+    assert [row["status"] for row in late.collect()] == [NOT_APPLIED]
+    assert _rebuilt(stream, ("db.t", "db.bag"))[1] is not None
+    late = stream.spark.read.format("delta").load(history).where("sql LIKE 'ALTER%'")
+    assert [row["status"] for row in late.collect()] == [APPLIED]
+    found = stream.spark.read.format("delta").load(letters).select("rule", "table").collect()
+    assert [tuple(row) for row in found] == [("value_has_type", "bag")]
+    assert lake_balance(Lake(stream.spark, stream.paths)).is_balanced
+    # once
+    _rebuilt(stream, ())
+    assert stream.spark.read.format("delta").load(letters).count() == 1

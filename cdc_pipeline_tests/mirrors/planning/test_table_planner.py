@@ -13,9 +13,10 @@ from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.model.steps import DeleteRows
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Permissions, Planner
-from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy, HeldTable
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline_tests.support.plans.by_hand import ddl_event, row_group
+from cdc_pipeline.positions import Position
+from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
 
 if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
@@ -52,6 +53,10 @@ def _state(draft: PlanDraft, name: TableName = _T) -> MirrorState:
         ((_NEW,), "ticdc", []),
         (("CREATE TABLE t (id INT PRIMARY KEY)", _NEW), "canal", []),
         ((_NEW, "TRUNCATE t"), "canal", []),
+        # the stream has removed the table
+        (("CREATE TABLE t (id INT)", "DROP TABLE t", _NEW), "canal", []),
+        (("DROP TABLE IF EXISTS t", _NEW), "canal", []),
+        (("CREATE TABLE t (id INT)", "RENAME TABLE t TO u", "CREATE TABLE IF NOT EXISTS t LIKE u"), "canal", []),
         (("CREATE TABLE s (id INT)", "CREATE TABLE IF NOT EXISTS t LIKE s"), "canal", [_MAY_HAVE_EXISTED]),
     ],
 )
@@ -65,28 +70,15 @@ def test_a_table_like_one_that_may_have_existed_is_new() -> None:
     assert list(gap_texts(_state(draft, _OTHER).gaps)) == []
 
 
-def _tenants() -> RowGroup:
-    group = replace(row_group(_T, 0), columns=("tenant", "id"), key_names=("tenant", "id"), dialect="canal")
-    return replace(group, types=MessageTypes({"tenant": "int", "id": "int"}), first_commit_ts=1 << 60)
-
-
-@pytest.mark.parametrize(
-    ("sql", "key", "gaps"),
-    [
-        (_NEW, ("tenant", "id"), 1),
-        ("CREATE TABLE IF NOT EXISTS t (id INT, tenant INT, PRIMARY KEY (tenant, id))", ("tenant", "id"), 1),
-        ("CREATE TABLE t (id INT PRIMARY KEY)", ("id",), 0),
-    ],
-)
-def test_a_statement_whose_rows_came_first(sql: str, key: tuple[str, ...], gaps: int) -> None:
-    """An outdated CREATE TABLE IF NOT EXISTS defines nothing."""
-    draft = PlanDraft([_tenants()], lambda name: None, frozenset(), 1, "UTC")
+def test_a_statement_whose_rows_came_first() -> None:
+    """They are replayed, and rows from before it may be missing."""
+    group = replace(row_group(_T, 0), dialect="canal", types=MessageTypes({"id": "int"}), first_commit_ts=1 << 60)
+    draft = PlanDraft([group], lambda name: None, frozenset(), 1, "UTC")
     Planner(draft).plan([])
-    known = {_T: _state(draft)}
-    again = PlanDraft([], known.get, frozenset(known), 2, "UTC")
-    Planner(again).plan([replace(ddl_event(1, sql), dialect="canal", exact_ts=False)])
+    again = PlanDraft([], {_T: _state(draft)}.get, frozenset({_T}), 2, "UTC")
+    Planner(again).plan([replace(ddl_event(1, _NEW), dialect="canal", exact_ts=False)])
     state = _state(again)
-    assert (state.schema.primary_key, len(state.gaps)) == (key, gaps)
+    assert (state.inferred, list(gap_texts(state.gaps))) == (False, [_MAY_HAVE_EXISTED])
 
 
 def test_an_exchange_with_a_table_without_a_mirror() -> None:
@@ -114,3 +106,28 @@ def test_statements_that_keep_the_rows_of_a_held_table_wait_too() -> None:
     assert not [step for step in plan.steps if isinstance(step, DeleteRows)]
     assert draft.state(_OTHER) is None
     assert {held.name for held in plan.held} == {_T, _OTHER}
+
+
+def test_a_table_that_a_held_one_is_made_like_does_not_wait() -> None:
+    plan, draft = _planned(
+        "CREATE TABLE t (id INT PRIMARY KEY)",
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+        "DROP TABLE t",
+        "CREATE TABLE t LIKE other",
+        "ALTER TABLE other ADD INDEX (id)",
+        dialect="ticdc",
+        hold="db.t",
+    )
+    statuses = [outcome.status for outcome in plan.outcomes.values()]
+    assert [status == HELD for status in statuses] == [False, False, True, True, False]
+    assert {held.name for held in plan.held} == {_T}
+    assert draft.state(_OTHER) is not None
+
+
+def test_a_quarantined_table_is_no_reason_for_a_table_like_it() -> None:
+    known = {name: mirror_state(name.table) for name in (_T, _OTHER)}
+    draft = PlanDraft([], known.get, frozenset(known), 2, "UTC")
+    broken = HeldTable(_T, Position("t", 0, 0), 1, error="a disk error")
+    plan = Planner(draft, permissions=Permissions(held=(broken,))).plan([ddl_event(1, "CREATE TABLE u LIKE t")])
+    assert {held.name for held in plan.held} == {_T}
+    assert draft.state(TableName("db", "u")) is not None

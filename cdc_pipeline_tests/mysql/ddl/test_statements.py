@@ -44,12 +44,6 @@ def test_ddl_of_another_database_without_a_table() -> None:
         ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT NOT NULL, UNIQUE (b, a))", ("a",)),
         ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT, UNIQUE (b))", ("a",)),
         ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT PRIMARY KEY)", ("b",)),
-        # TiCDC sends no values of VIRTUAL columns
-        (
-            "CREATE TABLE t (a INT NOT NULL, v INT AS (a % 9) VIRTUAL NOT NULL UNIQUE, b INT NOT NULL, UNIQUE (a, b))",
-            ("a", "b"),
-        ),
-        ("CREATE TABLE t (a INT NOT NULL, v INT AS (a % 9) STORED NOT NULL UNIQUE)", ("v",)),
     ],
 )
 def test_the_handle_key_of_ticdc(sql: str, key: tuple[str, ...]) -> None:

@@ -237,6 +237,11 @@ STORIES: dict[str, Story] = {
     ),
     "the_text_null_that_ticdc_sent_as_null_where_no_null_can_be": Story(
         [
+            create("nullbag", 1, "CREATE TABLE `{}` (`id` INT,`v` VARCHAR(20) NOT NULL,`w` VARCHAR(20))"),
+            *(
+                (row(kind, "nullbag", step, {"id": "1", "v": None, "w": None}, types=_NULL_TEXT, key=[]), 1)
+                for kind, step in (("INSERT", 2), ("INSERT", 3), ("DELETE", 4))
+            ),
             create("nulltext", 1, "CREATE TABLE `{}` (`id` INT PRIMARY KEY,`v` VARCHAR(20) NOT NULL,`w` VARCHAR(20))"),
             *(
                 (row("INSERT", "nulltext", 2, {"id": key, "v": text, "w": None}, types=_NULL_TEXT, key=["id"]), 1)
@@ -255,7 +260,10 @@ STORIES: dict[str, Story] = {
                 1,
             ),
         ],
-        {"nulltext": Table(("id", "v", "w"), [("1", "null", None), ("2", "null", None)])},
+        {
+            "nulltext": Table(("id", "v", "w"), [("1", "null", None), ("2", "null", None)]),
+            "nullbag": Table(("id", "v", "w"), [("1", "null", None)]),
+        },
     ),
     "names_that_need_quotes": Story(
         [
