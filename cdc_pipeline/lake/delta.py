@@ -138,7 +138,9 @@ def appended_rows(spark: SparkSession, path: str, commit: Commit) -> int:
 
 
 def is_of_another_run(spark: SparkSession, path: str, commit: Commit) -> bool:
-    """Whether one of the newest commits has the commit's writer and version, but another note."""
+    """Whether another run of the commit's writer, whose versions increase by one, has written its version."""
+    if (committed_version(spark, path, commit.app_id) or 0) > commit.version:
+        return True
     infos = [action["commitInfo"] for action in _actions_of(spark, path, commit) if "commitInfo" in action]
     return any(info.get("userMetadata") != commit.note_json for info in infos)
 

@@ -208,6 +208,7 @@ class Rebuilder:
         tables = (*decoded, *mirrors)
         if not (decoded_changed or mirrors_changed or _held_rows(report.held) != _held_rows(published.held)):
             return RebuildReport(tables, None)
+        self._require_unchanged(rebuilt)
         update_held_statements(self._lake, scratch, commit.note)
         others = (entry for entry in entries if entry.name not in before)
         now = sorted([*others, *filter(None, map(self.maker.mirror_entry, after))], key=lambda entry: entry.name)
@@ -218,7 +219,7 @@ class Rebuilder:
             {**commit.note, "cut": report.cut_id, "pipeline": self._lake.paths.pipeline},
             self.maker.settings,
             rebuilt=scope.is_all,
-            rebuilt_tables=() if scope.is_all else sorted({*scope.mirrors, *after}),
+            rebuilt_tables=() if scope.is_all else sorted(self._rebuilt_names(scope) - kept | after),
         )
         return RebuildReport(tables, report.cut_id)
 
@@ -231,16 +232,23 @@ class Rebuilder:
         tables = [self._compare(table, rebuilt.lake) for table in _DECODED]
         # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE): a release may remove some
         changed = rebuilt.releases or rebuilt.abandoned or not all(table.equal for table in tables)
+        if changed:
+            self._require_unchanged(rebuilt)
         if rebuilt.abandoned:
             move_mirrors_back(self._lake, rebuilt.published)
         if changed:
-            self._require_unchanged(rebuilt)
             for table in _DECODED:
                 overwrite_once(rebuilt.lake.read(table), self._lake.paths.table(table), commit)
         else:
             self._add_dead_letters(rebuilt.lake, commit)
         # a rebuild that died may have replaced them before
         return tables, changed or not lake_balance(self._lake).is_balanced
+
+    def _rebuilt_names(self, scope: Scope) -> frozenset[TableName]:
+        """The mirrors of the chosen tables, under all names that the tables had."""
+        selection = self.maker.selection
+        names = (selection.mirror_name(name) for name in scope.tables or () if selection.includes(name))
+        return scope.mirrors.union(names)
 
     def _require_unchanged(self, rebuilt: RebuiltTables) -> None:
         """Raises TransientError if another run has written since the rebuild began, as it can on lakes without a lock."""

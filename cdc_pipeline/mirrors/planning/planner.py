@@ -155,8 +155,8 @@ class Planner:
             for name in [name for name in (*names, *read) if name in self._held]:
                 self._hold(name, self._held[name], event, outcome)
             return
-        # a table of which it only reads or changes the definition waits for a held one, but is not the cause of an error
-        read = tuple(name for name in read if name in self._held and not self._held[name].error)
+        # a table that is made like a quarantined one is not the cause of its error
+        read = tuple(name for name in read if name in self._held and not (names and self._held[name].error))
         names = (*names, *read)
         held = next((self._held[name] for name in names if name in self._held), None)
         if held is None and event.position not in self._permissions.approved:

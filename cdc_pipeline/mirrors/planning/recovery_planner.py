@@ -49,11 +49,6 @@ class RecoveryPlanner:
     def is_expected(self, name: TableName) -> bool:
         return folded(name) in self._expected
 
-    def was_dropped(self, name: TableName) -> bool:
-        return any(
-            folded(table.name) == folded(name) and table.how != "truncated" for table in self._dropped_in(name.database)
-        )
-
     def add_dropped(self, state: MirrorState, mark: str) -> None:
         self._dropped_in(state.name.database).append(DroppedTable(state, mark, "dropped"))
 

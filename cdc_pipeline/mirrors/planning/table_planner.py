@@ -85,10 +85,10 @@ class TablePlanner:
         """The gaps of the created table.
 
         It may have existed before CREATE TABLE IF NOT EXISTS, which MySQL also logs if it did nothing (canal-facts 40),
-        unless the stream has removed it. TiCDC sends only statements that changed something.
+        unless the same cut has removed it. TiCDC sends only statements that changed something.
         """
         is_new = not change.if_not_exists or dialect_has_trait(event.dialect, Trait.FROM_TIDB)
-        if is_new or change.name in self._removed or self._recovery.was_dropped(change.name):
+        if is_new or change.name in self._removed:
             return change.gaps
         return (*change.gaps, MAY_HAVE_EXISTED)
 

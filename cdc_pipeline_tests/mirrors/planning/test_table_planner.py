@@ -128,6 +128,8 @@ def test_a_quarantined_table_is_no_reason_for_a_table_like_it() -> None:
     known = {name: mirror_state(name.table) for name in (_T, _OTHER)}
     draft = PlanDraft([], known.get, frozenset(known), 2, "UTC")
     broken = HeldTable(_T, Position("t", 0, 0), 1, error="a disk error")
-    plan = Planner(draft, permissions=Permissions(held=(broken,))).plan([ddl_event(1, "CREATE TABLE u LIKE t")])
+    events = [ddl_event(1, "CREATE TABLE u LIKE t"), ddl_event(2, "ALTER TABLE t ADD INDEX (id)")]
+    plan = Planner(draft, permissions=Permissions(held=(broken,))).plan(events)
+    assert [outcome.status == HELD for outcome in plan.outcomes.values()] == [False, True]
     assert {held.name for held in plan.held} == {_T}
     assert draft.state(TableName("db", "u")) is not None

@@ -34,5 +34,9 @@ def test_a_batch_that_another_run_has_written(spark: SparkSession, tmp_path: Pat
     assert other.positions(exists=True) == at[5]
     other.append(2, (), at[7], ())
     assert one.positions(exists=True) == at[7]
+    for number in range(3, 12):
+        other.append(number, (), at[7], ())
+    with pytest.raises(TransientError, match="another run has read batch 2"):
+        one.append(2, (), at[5], ())
     # the same run again, as after a failure that followed the commit
-    other.append(2, (), at[7], ())
+    other.append(11, (), at[7], ())
