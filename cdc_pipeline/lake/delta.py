@@ -132,17 +132,25 @@ def append_once(frame: DataFrame, path: str, commit: Commit, **options: str) -> 
 
 def appended_rows(spark: SparkSession, path: str, commit: Commit) -> int:
     """The number of rows that the commit has appended, by the statistics in the table's log. 0 if it has none."""
+    return _row_count(_actions_of(spark, path, commit))
+
+
+def own_rows(spark: SparkSession, path: str, commit: Commit) -> int | None:
+    """`appended_rows` of a commit that was just made; None if another run of its writer has written its version instead.
+
+    The versions of the writer increase by one.
+    """
     actions = _actions_of(spark, path, commit)
+    if not actions and (committed_version(spark, path, commit.app_id) or 0) > commit.version:
+        return None
+    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    is_own = all(info.get("userMetadata") == commit.note_json for info in infos)
+    return _row_count(actions) if is_own else None
+
+
+def _row_count(actions: list[dict[str, Any]]) -> int:
     stats = [json.loads(action["add"].get("stats") or "{}") for action in actions if "add" in action]
     return sum(found.get("numRecords", 0) for found in stats)
-
-
-def is_of_another_run(spark: SparkSession, path: str, commit: Commit) -> bool:
-    """Whether another run of the commit's writer, whose versions increase by one, has written its version."""
-    if (committed_version(spark, path, commit.app_id) or 0) > commit.version:
-        return True
-    infos = [action["commitInfo"] for action in _actions_of(spark, path, commit) if "commitInfo" in action]
-    return any(info.get("userMetadata") != commit.note_json for info in infos)
 
 
 def _actions_of(spark: SparkSession, path: str, commit: Commit) -> list[dict[str, Any]]:

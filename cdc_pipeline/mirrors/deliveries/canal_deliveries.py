@@ -287,7 +287,7 @@ def with_confirmed_starts(
                 name: F.first(name).over(one_delivery.orderBy("offset", "row"))
                 for name in ("previous_change", "previous_batch", "batch", "is_new", "is_open", "is_retry")
             }
-            | {"starts_open": F.col("is_open"), "row_batch": F.col("batch"), "row_is_new": F.col("is_new")}
+            | {"row_batch": F.col("batch"), "row_is_new": F.col("is_new")}
         )
         .withColumns(
             {
@@ -302,22 +302,8 @@ def with_confirmed_starts(
         (F.col("batch") != F.col("previous_batch")) & ~F.col("is_new") & (F.col("resends_previous") | ~F.col("has_new"))
     )
     may_be_original = F.col("is_open") & ~F.col("is_retry") & is_confirmed & ~F.col("resends_previous")
-    return found.withColumns(
-        {
-            "starts_delivery": F.col("starts_delivery") & (~F.col("starts_open") | is_confirmed),
-            "may_be_original": F.coalesce(may_be_original, F.lit(False)),
-        }
-    ).drop(
-        "is_open",
-        "is_retry",
-        "starts_open",
-        "delivery",
-        "batch",
-        "previous_change",
-        "previous_batch",
-        "is_new",
-        "row_batch",
-        "row_is_new",
-        "resends_previous",
-        "has_new",
-    )
+    decided = {
+        "starts_delivery": F.col("starts_delivery") & (~F.col("is_open") | is_confirmed),
+        "may_be_original": F.coalesce(may_be_original, F.lit(False)),
+    }
+    return found.withColumns(decided).select(*rows.columns, "may_be_original")

@@ -13,6 +13,7 @@ from cdc_pipeline.mirrors.merge.absent_columns import with_default
 from cdc_pipeline.mirrors.model.state import METADATA
 from cdc_pipeline.mysql.expressions.translation import translate_assignment
 from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
+from cdc_pipeline.mysql.model.table import TEXT_TYPES
 from cdc_pipeline.mysql.types.damaged_text import damaged_text
 from cdc_pipeline.mysql.types.local_times import ambiguous_columns
 from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date
@@ -31,10 +32,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.types.typed_cells import Encodings
 
 _NO_BEFORE_IMAGE = {"column": None, "text": None, "type": "the row before the update, for a table without a key"}
-_MAY_BE_NULL_TEXT = frozenset(
-    ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json")
-    + ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
-)
+_MAY_BE_NULL_TEXT = TEXT_TYPES | {"json", "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 """Types with the value `null`, whose text is not JSON's null."""
 _ZERO_DATE = r"^0000-00-00(?: 00:00:00(?:\.0+)?)?\z"
 

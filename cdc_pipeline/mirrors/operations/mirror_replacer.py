@@ -26,7 +26,7 @@ from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, missing_features
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
-from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState, no_row_gaps, row_gaps
+from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState, row_gaps
 from cdc_pipeline.mirrors.operations.content_hash import content_hash
 
 if TYPE_CHECKING:
@@ -158,9 +158,7 @@ class MirrorReplacer:
             unfinished = properties | row_gaps(new, UNFINISHED)
             create_table(self.lake.spark, path, self.commit, schema=_plain_schema(new), properties=unfinished)
             append_once(self.lake.read_path(rebuilt), path, replace(self.commit, version=2))
-            commit_metadata(
-                self.lake.spark, path, replace(self.commit, version=3), properties=no_row_gaps() | row_gaps(new)
-            )
+            commit_metadata(self.lake.spark, path, replace(self.commit, version=3), properties=row_gaps(new))
             return True
         if equal and _compared_state(now) == _compared_state(new):
             return False

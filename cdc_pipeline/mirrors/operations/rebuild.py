@@ -234,9 +234,8 @@ class Rebuilder:
         changed = rebuilt.releases or rebuilt.abandoned or not all(table.equal for table in tables)
         if changed:
             self._require_unchanged(rebuilt)
-        if rebuilt.abandoned:
-            move_mirrors_back(self._lake, rebuilt.published)
-        if changed:
+            if rebuilt.abandoned:
+                move_mirrors_back(self._lake, rebuilt.published)
             for table in _DECODED:
                 overwrite_once(rebuilt.lake.read(table), self._lake.paths.table(table), commit)
         else:

@@ -127,18 +127,17 @@ class MergedTablePlanner:
         self, mirror: TableName, name: TableName, change: CreateTable, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
         state, source = self._draft.state(mirror), SourceTable(name, change.schema)
-        gaps = change.gaps
-        if state is None or state.source_table(name) is None:
-            gaps = self._tables.gaps_of_start(change, event)
+        known = None if state is None else state.source_table(name)
+        is_start = known is None or precedes_rows(event, known)
+        gaps = self._tables.gaps_of_start(change, event) if is_start else change.gaps
         if state is None:
             empty = MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), source_tables=())
             created = self._draft.create(with_sources(empty, (source,)).with_gaps(*gaps))
             record_effect(outcome, f"created {mirror} for the rows of {name}", created)
             return
-        before, known = state, state.source_table(name)
+        before = state
         effect = f"{name} is merged into {mirror}"
-        if known is not None and precedes_rows(event, known):
-            gaps = self._tables.gaps_of_start(change, event)
+        if known is not None and is_start:
             # its rows arrived before its CREATE TABLE: they are replayed (`changes.late_ddl`)
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
             if all(other.since is None for other in state.source_tables or () if other != known):

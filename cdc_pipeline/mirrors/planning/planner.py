@@ -148,11 +148,10 @@ class Planner:
 
     def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Applies the change, unless a table that it names is held or must be held before it."""
-        names, read = change.names().touched, change.names().read
-        is_resumed = bool(self._permissions.resumed & {*names, *read})
-        if event.resumed and not isinstance(change, DropDatabase) and not is_resumed:
+        names, read, ordered = change.names().touched, change.names().read, change.names().ordered
+        if event.resumed and not isinstance(change, DropDatabase) and not self._permissions.resumed & set(ordered):
             # an earlier cut applied it, except to tables that are still held for another statement
-            for name in [name for name in (*names, *read) if name in self._held]:
+            for name in [name for name in ordered if name in self._held]:
                 self._hold(name, self._held[name], event, outcome)
             return
         # a table that is made like a quarantined one is not the cause of its error

@@ -17,10 +17,9 @@ from cdc_pipeline.errors import SourceError, TransientError, redact
 from cdc_pipeline.lake.delta import (
     Commit,
     append_once,
-    appended_rows,
     committed_version,
     is_conflict,
-    is_of_another_run,
+    own_rows,
 )
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.intake import observe_values, value_note
@@ -110,12 +109,12 @@ class RawTopics:
                 raise  # the lake could not be written
             _group.cache_clear()  # the next attempt opens new connections
             raise self._failure(causes, batch) from None
-        if is_of_another_run(self.lake.spark, self._path, commit):
+        count = own_rows(self.lake.spark, self._path, commit)
+        if count is None:
             raise TransientError(
                 f"another run has read batch {number} at the same time: this one continues after it when it is repeated",
                 pipeline=self.lake.paths.pipeline,
             )
-        count = appended_rows(self.lake.spark, self._path, commit)
         # without gaps, the batch has each offset of its plan
         is_complete = count == sum(planned.offsets for planned in batch)
         return AppendedBatch(count, _inspected(batch, finished_metrics(observation)) if batch and is_complete else {})
