@@ -69,8 +69,8 @@ def _form() -> Column:
     no_rows = F.col("data").isNull() & F.col("old").isNull()
     has_sql = F.coalesce("sql", F.lit("")) != ""
     is_statement = kind.isin(*STATEMENT_TYPES) & has_sql
-    words = F.regexp_replace("sql", _NO_WORDS, " ")
-    is_text_of_ddl = (kind == "QUERY") & words.rlike(_STATEMENT_OF_DDL) & ~words.rlike(_MAY_HAVE_ROWS)
+    # in a lambda, which Spark does not compile: compiled, it makes the method of decoding too long for the JVM's compiler
+    is_text_of_ddl = (kind == "QUERY") & F.exists(F.array("sql"), _is_text_of_ddl)
     return (
         F.when(F.col("isDdl") | (no_rows & (is_statement | is_text_of_ddl)), F.lit(_DDL))
         .when(kind == "QUERY", F.lit(_QUERY))
@@ -78,6 +78,11 @@ def _form() -> Column:
         .when(no_rows & kind.isin(*ROW_TYPES) & has_sql, F.lit(_STATEMENT))
         .otherwise(F.lit(_ROW))
     )
+
+
+def _is_text_of_ddl(sql: Column) -> Column:
+    words = F.regexp_replace(sql, F.lit(_NO_WORDS), F.lit(" "))
+    return words.rlike(_STATEMENT_OF_DDL) & ~words.rlike(_MAY_HAVE_ROWS)
 
 
 def _columns() -> dict[str, Column]:

@@ -33,6 +33,7 @@ def changes(spark: SparkSession, as_in_production: None) -> DataFrame:  # noqa: 
     return unified.row_changes(ObservedFrame(decode(records)).frame)
 
 
+@pytest.mark.core(10)
 def test_decoding_is_compiled(changes: DataFrame) -> None:
     """The JVM does not compile methods of more than 8,000 bytes, which halves the speed of decoding."""
     plan = changes._jdf.queryExecution().debug().codegenToSeq()
