@@ -55,6 +55,7 @@ class Trait(Enum):
         "`sqlType` is the type in the binlog, `mysqlType` that of the table definition. JSON values are parsed by both. "
         "If they contradict each other, values may be under the wrong column names."
     )
+    DOUBLES_BACK_TICKS = "A column name has each of its back-ticks twice, as in its definition."
     READS_TEXT_AS_UTF8 = "Text in other character sets may arrive damaged."
     OMITS_NULLS = (
         "A message without `pkNames` may omit columns that are NULL, so a column that `old` lacks may have been NULL. "

@@ -29,6 +29,7 @@ _TRAITS: dict[str, set[Trait]] = {
         Trait.NUMBERS_BATCHES,
         Trait.ABSENT_IS_DEFAULT,
         Trait.NAMES_TYPES_TWICE,
+        Trait.DOUBLES_BACK_TICKS,
         Trait.READS_TEXT_AS_UTF8,
         Trait.OMITS_NULLS,
     },

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -19,9 +21,10 @@ def column_spellings(groups: Sequence[RowGroup], state: MirrorState | None) -> d
     names = {} if state is None else {name.casefold(): name for name in state.schema.column_names}
     found: dict[str, str] = {}
     for group in groups:
+        doubles = dialect_has_trait(group.dialect, Trait.DOUBLES_BACK_TICKS)
         for name in (*group.columns, *group.key_names):
             folded = name.casefold()
-            single = folded.replace("``", "`")
+            single = folded.replace("``", "`") if doubles else folded
             if (known := names.setdefault(single if single in names else folded, name)) != name:
                 found[name] = known
     return found
