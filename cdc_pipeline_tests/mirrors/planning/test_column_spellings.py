@@ -51,6 +51,9 @@ def test_back_ticks_that_canal_copies_from_the_definition() -> None:
     assert applied.spellings == (("A``B", "a`b"), ("i``d", "i`d"))
     assert applied.state.schema.column_names == ("i`d", "a`b")
     assert [*applied.state.gaps, *applied.absent] == []
+    # a column that has two of them
+    (applied,) = _applied(_plan([_group(1, "id", "a``b")], "CREATE TABLE t (id INT PRIMARY KEY, `a````b` INT)"))
+    assert applied.spellings == ()
     # columns that differ in their number only
     created = "CREATE TABLE t (id INT PRIMARY KEY, `a``b` INT, `a````b` INT)"
     (applied,) = _applied(_plan([replace(_group(1, "id", "a``b", "a````b"), dialect="canal")], created))
