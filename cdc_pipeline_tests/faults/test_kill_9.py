@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.jvm
 
-_LONGEST_RUN = 600
+# A run takes three minutes alone on two cores, and ten beside three others.
+_LONGEST_RUN = 3600
 
 
 def _run(ingested: IngestedHistories, operation: int) -> subprocess.Popen[str]:
@@ -67,9 +68,9 @@ def _has_finished(ingested: IngestedHistories, operation: int, moment: float | N
     try:
         _, errors = run.communicate(timeout=_LONGEST_RUN if moment is None else moment)
     except subprocess.TimeoutExpired:
-        assert moment is not None, f"the run has not ended after {_LONGEST_RUN} seconds"
         os.killpg(run.pid, signal.SIGKILL)
         _, errors = run.communicate()
+        assert moment is not None, f"the run has not ended after {_LONGEST_RUN} seconds: {errors}"
     assert run.returncode in (0, -signal.SIGKILL), errors
     return run.returncode == 0
 
