@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
@@ -39,6 +40,8 @@ class Pipeline:
     ddl_policy: DdlPolicy = field(default_factory=DdlPolicy)
     claim_store: str | None = None
     """Folder or Hadoop URI of TiCDC's claim-check messages."""
+    clock_skew_ms: int = MAX_CLOCK_SKEW_MS
+    """How much later than the clock of the machine that reads it a watermark or heartbeat may be."""
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     key_check_rows: int = 1_000_000

@@ -12,6 +12,7 @@ COLUMN_TEXTS = {
     "key": "Key of the record, as received",
     "value": "Value of the record, as received",
     "headers": "Headers of the record, as received",
+    "timestamp_ms": "Timestamp of the record as an integer, if its year is not between 1 and 9999",
     # the message
     "dialect": "Sender that the message was recognized by: ticdc, canal or dataworks",
     "database": "Upstream database",

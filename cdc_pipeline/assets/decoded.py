@@ -68,7 +68,13 @@ def decode_results(
 ) -> list[StageResult]:
     """Decodes the batches that are not decoded yet. Returns the results for Dagster. `notes`: `Intake.notes`."""
     keys, started = _keys(pipeline), time.monotonic()
-    batches = decode_batches(lake, pipeline.dialect, claim_store=pipeline.claim_store, notes=notes)
+    batches = decode_batches(
+        lake,
+        pipeline.dialect,
+        claim_store=pipeline.claim_store,
+        notes=notes,
+        clock_skew_ms=pipeline.clock_skew_ms,
+    )
     version = dg.DataVersion(str(newest_batch(lake)))
     checks = _check_results(lake, pipeline, batches, keys, recent)
     states = {table: lake.state(table) for table in keys}

@@ -38,7 +38,9 @@ def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
     def rebuild_all(context: dg.OpExecutionContext, config: RebuildConfig) -> dg.Output[None]:
         with open_lake(context, pipeline) as lake:
             maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
-            report = Rebuilder(maker, pipeline.dialect, pipeline.claim_store).rebuild(config.tables)
+            report = Rebuilder(maker, pipeline.dialect, pipeline.claim_store, pipeline.clock_skew_ms).rebuild(
+                config.tables
+            )
             if report.cut_id is not None:
                 update_catalog(lake)
         return dg.Output(None, metadata=_metadata(report))

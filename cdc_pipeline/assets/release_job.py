@@ -57,7 +57,7 @@ def release_job(pipeline: Pipeline) -> dg.JobDefinition:
             choice = _choice(config)
             with open_lake(context, pipeline) as lake:
                 maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
-                rebuilder = Rebuilder(maker, pipeline.dialect, pipeline.claim_store)
+                rebuilder = Rebuilder(maker, pipeline.dialect, pipeline.claim_store, pipeline.clock_skew_ms)
                 report = Releaser(rebuilder, config.note).release(choice)
                 if report.rebuild is not None and report.rebuild.cut_id is not None:
                     update_catalog(lake)

@@ -56,10 +56,11 @@ def lag_of(resolved_time: datetime | None, heartbeat_ms: int | None, now: dateti
 def fresh_result(
     report: CutReport, limits: FreshnessLimits, key: dg.AssetKey, now: datetime | None = None
 ) -> dg.AssetCheckResult:
-    """Fails or warns if the lag reaches a limit."""
+    """Fails or warns if the lag reaches a limit or is below zero, which means that a clock is wrong."""
     age = lag(report, now)
-    failed = age is not None and limits.fail is not None and age >= limits.fail
-    warned = age is not None and limits.warn is not None and age >= limits.warn
+    is_ahead = age is not None and age < timedelta()
+    failed = age is not None and limits.fail is not None and (is_ahead or age >= limits.fail)
+    warned = age is not None and (is_ahead or (limits.warn is not None and age >= limits.warn))
     return dg.AssetCheckResult(
         check_name=FRESH,
         asset_key=key,
@@ -67,6 +68,10 @@ def fresh_result(
         severity=dg.AssetCheckSeverity.ERROR if failed else dg.AssetCheckSeverity.WARN,
         description=None
         if not failed and not warned
+        else f"the cut is {-(age or timedelta())} later than the clock. Compare the clocks of this machine and of the "
+        'upstream. If a watermark is wrong, run the rebuild without tables (docs/operations.md, "A watermark from the '
+        'future")'
+        if is_ahead
         else f"the mirrors lag by {age}: {report.streams.blocking_reason()}. Check the checkpoint of the changefeed (or the "
         "DataWorks synchronization task), the sensor and runs of this pipeline, and with Kafka the check "
         "no_open_transactions",

@@ -35,6 +35,7 @@ from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings,
 from cdc_pipeline.component.scaffold import PipelineScaffolder
 from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
 from cdc_pipeline.component.table_fields import RouteRule, require_include, require_patterns, table_selection
+from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
@@ -222,6 +223,14 @@ class CdcPipeline(dg.Component, YamlModel):
             "(large-message-handle-option claim-check). Empty: none."
         ),
     ] = ""
+    max_clock_skew_seconds: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="How much later than the clock of the run a watermark may be; else it becomes a dead letter. "
+            "Increase it only if the clock of the upstream is ahead.",
+        ),
+    ] = MAX_CLOCK_SKEW_MS // 1000
     owners: Annotated[
         list[str],
         Field(description="Owners of all assets of the pipeline: e-mail addresses, or team:NAME."),
@@ -428,6 +437,7 @@ class CdcPipeline(dg.Component, YamlModel):
             keys,
             policy,
             self.claim_store or None,
+            self.max_clock_skew_seconds * 1000,
             tuple(self.owners),
             self.tags,
             self.key_check_rows,

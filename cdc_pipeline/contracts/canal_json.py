@@ -25,20 +25,26 @@ DDL_TYPES = ("CREATE", "ALTER", "ERASE", "QUERY", "TRUNCATE", "RENAME", "CINDEX"
 XA_TYPES = ("XACOMMIT", "XAROLLBACK")
 WATERMARK_TYPE = "TIDB_WATERMARK"
 CLAIM_RULE = "claim_is_resolved"
-EXTENSION, PARTIAL_JSON, NO_KEY, SENT = "hasTidb", "partialJson", "noKey", "timestamp"
+EXTENSION, PARTIAL_JSON, NO_KEY, SENT, READ_BY = "hasTidb", "partialJson", "noKey", "timestamp", "readBy"
 """Columns that are no field of the message (see `CanalMessage`)."""
 SENT_MS = f"IF(unix_millis({SENT}) >= {FIRST_MS}, unix_millis({SENT}), NULL)"
 """SQL of the Kafka timestamp of the record, in ms; null unless it has 13 digits."""
+SENT_OR_READ = f"get(least(array(coalesce({{0}}, {LAST_MS})), {READ_BY}), 0)"
+"""SQL of the time at which a record was sent, to be formatted with that time in ms: nothing is sent after it is read.
+
+`READ_BY` is an array, because a number would be compiled into the code of each batch (`spark.generated_code`)."""
 ROW_CLAUSE, DDL_CLAUSE, MARK_CLAUSE = "DML Event", "DDL Event", "WATERMARK Event"
 
 if TYPE_CHECKING:  # mypy needs a class as annotation, Pandera the complete Spark type
     from pyspark.sql.types import ArrayType as _Names
     from pyspark.sql.types import ArrayType as _Rows
+    from pyspark.sql.types import ArrayType as _Times
     from pyspark.sql.types import MapType as _Row
 else:
     _Names = T.ArrayType(T.StringType())
     _Row = T.MapType(T.StringType(), T.StringType())
     _Rows = T.ArrayType(_Row)
+    _Times = T.ArrayType(T.LongType())
 _MS = {"min_value": FIRST_MS, "max_value": LAST_MS}
 TSO = {"min_value": 1, "max_value": LAST_TSO}
 NAMED = {"min_value": 1, "max_value": NAME}
@@ -72,6 +78,8 @@ class CanalMessage(pa.DataFrameModel):  # type: ignore[type-arg]
     """Whether the message has `_tidb`."""
     sent: T.TimestampType = pa.Field(nullable=True, alias=SENT)
     """Kafka timestamp of the record. No field of the message."""
+    read_by: _Times = pa.Field(nullable=True, alias=READ_BY)
+    """The latest time (ms) at which the record can have been sent, by its reader's clock. No field of the message."""
 
     ts_is_ms = rule(
         "ts_is_ms",

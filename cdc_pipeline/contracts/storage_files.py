@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
-from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_MS, LAST_TSO, LIMIT, SENT, SENT_MS
+from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO, LIMIT, READ_BY, SENT, SENT_MS, SENT_OR_READ
 from cdc_pipeline.contracts.checks import at_most, rule
 from cdc_pipeline.contracts.limits import COLUMNS, MAX_CLOCK_SKEW_MS, NAME, STATEMENT
 
 if TYPE_CHECKING:  # mypy needs a class as annotation, Pandera the complete Spark type
     from pyspark.sql.types import ArrayType as _Rows
+    from pyspark.sql.types import ArrayType as _Times
 else:
     _Rows = T.ArrayType(T.MapType(T.StringType(), T.StringType()))
+    _Times = T.ArrayType(T.LongType())
 _TSO = {"min_value": FIRST_TSO, "max_value": LAST_TSO}
 _FILES = {"clause": "ticdc-facts §6"}
 
@@ -31,6 +33,7 @@ class TicdcStorageFile(pa.DataFrameModel):  # type: ignore[type-arg]
     checkpoint_ts: T.LongType = pa.Field(nullable=True, alias="checkpointTs")
     sent: T.TimestampType = pa.Field(nullable=True, alias=SENT)
     """Modification time of the file. No field of the file."""
+    read_by: _Times = pa.Field(nullable=True, alias=READ_BY)
 
 
 class TicdcSchemaFile(TicdcStorageFile):
@@ -71,10 +74,11 @@ class TicdcStorageCheckpoint(TicdcStorageFile):
 
     checkpoint_is_not_ahead = rule(
         "checkpoint_is_not_ahead",
-        f"checkpoint-ts is at most {MAX_CLOCK_SKEW_MS // 60_000} minutes later than the modification time of its file",
-        f"shiftright(checkpointTs, 18) - coalesce({SENT_MS}, {LAST_MS}) <= {MAX_CLOCK_SKEW_MS}",
+        f"checkpoint-ts is at most {MAX_CLOCK_SKEW_MS // 60_000} minutes later than the modification time of its file, and "
+        "than the clock of the pipeline (max_clock_skew_seconds)",
+        f"shiftright(checkpointTs, 18) - {SENT_OR_READ.format(SENT_MS)} <= {MAX_CLOCK_SKEW_MS}",
         clause=_FILES["clause"],
         field="checkpointTs",
         found="concat(checkpointTs, ', which is ', timestamp_millis(shiftright(checkpointTs, 18)), ' UTC, in a file of ', "
-        f"{SENT})",
+        f"timestamp_millis({SENT_OR_READ.format(SENT_MS)}))",
     )

@@ -41,6 +41,15 @@ class _Placed(pa.DataFrameModel):  # type: ignore[type-arg]
     topic: T.StringType = pa.Field()
     partition: T.IntegerType = pa.Field()
     offset: T.LongType = pa.Field(ge=0)
+    timestamp: T.TimestampType = pa.Field(nullable=True)
+
+    timestamp_is_known = rule(
+        "timestamp_is_known",
+        "the record has a timestamp in ms between the years 1 and 9999; raw_topic_snapshot has any other in timestamp_ms",
+        "timestamp IS NOT NULL",
+        field="timestamp",
+        warn=True,
+    )
 
 
 class _Timed(_Placed):

@@ -9,14 +9,13 @@ from cdc_pipeline.contracts.canal_json import (
     FIELDS,
     FIRST_MS,
     HAS_COMMIT_TS,
-    LAST_MS,
     LIMIT,
     MARK_CLAUSE,
     NO_ROWS,
     RESOLUTION,
     ROW_CLAUSE,
-    SENT,
     SENT_MS,
+    SENT_OR_READ,
     TSO,
     TSO_IS_ES,
     WATERMARK_TYPE,
@@ -28,6 +27,7 @@ from cdc_pipeline.contracts.checks import rule
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS, NAME
 
 KEY_RULE = "key_is_in_data"
+_SENT = SENT_OR_READ.format(f"{SENT_MS}, IF(ts >= {FIRST_MS}, ts, NULL)")
 
 
 class TicdcDdl(DdlMessage):
@@ -50,14 +50,13 @@ class TicdcWatermark(CanalMessage):
     rows_are_of_row_changes = NO_ROWS
     watermark_is_not_ahead = rule(
         "watermark_is_not_ahead",
-        f"watermarkTs is at most {MAX_CLOCK_SKEW_MS // 60_000} minutes later than the record's timestamp; else all changes "
-        "up to it would count as late",
-        f"shiftright(watermarkTs, 18) - coalesce({SENT_MS}, IF(ts >= {FIRST_MS}, ts, NULL), {LAST_MS})"
-        f" <= {MAX_CLOCK_SKEW_MS}",
+        f"watermarkTs is at most {MAX_CLOCK_SKEW_MS // 60_000} minutes later than the record's timestamp, and than the "
+        "clock of the pipeline (max_clock_skew_seconds); else all changes up to it would count as late",
+        f"shiftright(watermarkTs, 18) - {_SENT} <= {MAX_CLOCK_SKEW_MS}",
         clause="WATERMARK Event: the TSO recorded when the Event is sent",
         field="watermarkTs",
-        found="concat(watermarkTs, ', which is ', timestamp_millis(shiftright(watermarkTs, 18)), ' UTC, sent at ', "
-        f"IF({SENT_MS} IS NULL, timestamp_millis(ts), {SENT}))",
+        found="concat(watermarkTs, ', which is ', timestamp_millis(shiftright(watermarkTs, 18)), ' UTC, sent or read at ', "
+        f"timestamp_millis({_SENT}))",
     )
     tso_is_es = TSO_IS_ES
 

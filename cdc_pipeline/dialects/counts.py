@@ -11,7 +11,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.canal_json import SENT_MS
+from cdc_pipeline.contracts.canal_json import LAST_MS, SENT_MS
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.traits import Trait, has_trait
@@ -99,14 +99,18 @@ class ObservedFrame:
         if finished_metrics(self._observation) is None:
             self.frame.write.format("noop").mode("overwrite").save()
 
-    def counts(self, records: int) -> BatchCounts:
-        """Blocks until the query of `frame` has finished. `records`: records of the batch in `raw_topic_snapshot`."""
+    def counts(self, records: int, latest_ms: int = LAST_MS) -> BatchCounts:
+        """Blocks until the query of `frame` has finished. `records`: records of the batch in `raw_topic_snapshot`.
+
+        `latest_ms`: later heartbeats are ignored.
+        """
         metrics: dict[str, Any] = self._observation.get
         by_kind = {name: metrics[name] for name in unified.KINDS}
         newest: dict[str, int] = {}
         for heartbeat in json.loads(metrics["heartbeats"]):
             topic, es = heartbeat["topic"], heartbeat["es"]
-            newest[topic] = max(es, newest.get(topic, es))
+            if es <= latest_ms:
+                newest[topic] = max(es, newest.get(topic, es))
         return BatchCounts(
             records,
             by_kind,

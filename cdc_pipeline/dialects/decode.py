@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.canal_json import CLAIM_RULE
+from cdc_pipeline.contracts.canal_json import CLAIM_RULE, READ_BY
 from cdc_pipeline.contracts.rules import broken_rule, expectations, model_rules, rejecting_rules
 from cdc_pipeline.contracts.tables import KnownDialect
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, no_store_problem
@@ -48,7 +48,8 @@ _SHOWN_CHARACTERS = 100
 def decode(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
     """One row per raw record, with its kind and the columns of all kinds.
 
-    `raw`: the columns of `raw_topic_snapshot`, optionally those of `contents.with_contents` and `senders.with_senders`.
+    `raw`: the columns of `raw_topic_snapshot`, optionally those of `contents.with_contents` and `senders.with_senders`, and
+    `canal_json.READ_BY`.
     Returns the columns of a raw record, `kind` (`unified.KINDS`), `rule` (dead letters only), `dialect`, and
     `dialect.COLUMNS`.
     """
@@ -68,8 +69,8 @@ def decode_with_reasons(raw: DataFrame, dialect: DialectName = "auto") -> DataFr
 
 
 def _record_columns(raw: DataFrame) -> list[str]:
-    """The columns of a raw record, without those of `contents.with_contents` and `senders.with_senders`."""
-    return [name for name in raw.columns if name not in (CONTENT, PROBLEM, ZERO_IS_CANAL)]
+    """The columns of a raw record, without those that decoding adds."""
+    return [name for name in raw.columns if name not in (CONTENT, PROBLEM, ZERO_IS_CANAL, READ_BY)]
 
 
 def dialect_and_form(dialect: DialectName) -> tuple[Column, Column]:

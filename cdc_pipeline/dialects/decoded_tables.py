@@ -6,11 +6,16 @@ written last. An interrupted batch is decoded again, and tables that have its co
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
+from cdc_pipeline.contracts.canal_json import READ_BY
+from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.contents import claims_writer, inspect_values, with_contents
 from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
@@ -67,12 +72,14 @@ def decode_batches(
     decoded_before: Lake | None = None,
     notes: Mapping[int, Mapping[str, Any]] | None = None,
     decoded: Callable[[int], None] = lambda batch_id: None,
+    clock_skew_ms: int = MAX_CLOCK_SKEW_MS,
 ) -> list[DecodedBatch]:
     """Decodes every batch that is not decoded yet, oldest first.
 
     `up_to`: the last batch to decode; None for the newest. `claim_store`: folder or URI of TiCDC's claim store.
     `decoded_before`: the lake that a rebuild decodes again; its table `batches` has what the notes of old batches said.
     `notes`: batch → fields that its stored note lacks (`Intake.notes`). `decoded` receives the number of each batch.
+    `clock_skew_ms`: how much later than the commit of its batch a watermark or heartbeat may be.
     Raises LakeError if the Delta log of a table of the lake is damaged.
     """
     require_intact_logs(lake.paths.own_tables)
@@ -81,7 +88,7 @@ def decode_batches(
     recorded = (notes or {}) if decoded_before is None else recorded_notes(decoded_before)
     batches = []
     for batch_id in range(last + 1, newest + 1):
-        batches.append(_decode_batch(lake, batch_id, dialect, claim_store, recorded.get(batch_id)))
+        batches.append(_decode_batch(lake, batch_id, dialect, claim_store, recorded.get(batch_id), clock_skew_ms))
         decoded(batch_id)
     return batches
 
@@ -103,10 +110,16 @@ def decoded_batches(lake: Lake, first: int, last: int) -> list[DecodedBatch]:
 
 
 def _decode_batch(
-    lake: Lake, batch_id: int, dialect: DialectName, claim_store: str | None, recorded: Mapping[str, Any] | None
+    lake: Lake,
+    batch_id: int,
+    dialect: DialectName,
+    claim_store: str | None,
+    recorded: Mapping[str, Any] | None,
+    clock_skew_ms: int,
 ) -> DecodedBatch:
-    raw = read_raw_batches(lake, batch_id, batch_id)
     note = _raw_note(lake, batch_id, recorded)
+    latest_ms = note["committed_ms"] + clock_skew_ms
+    raw = read_raw_batches(lake, batch_id, batch_id)
     values = inspect_values(lake, raw, note, claim_store)
     records = sum(span.records for span in values.ranges)
     begun = is_committed(lake.spark, lake.paths.table("change_log"), _commit(lake.paths, "change_log", batch_id, note))
@@ -114,6 +127,8 @@ def _decode_batch(
     raw = with_contents(lake, raw, values, claims_commit, claim_store, begun=begun)
     if dialect == "auto" and values.may_have_zero_ids:
         raw = with_senders(raw, topics_of_canal(lake, raw, batch_id, values.ranges))
+    # the rules allow MAX_CLOCK_SKEW_MS after the time at which a record was sent
+    raw = raw.withColumn(READ_BY, F.array(F.lit(latest_ms - MAX_CLOCK_SKEW_MS).cast("bigint")))
     # A large batch is decoded once without a cache, and its few other records a second time. A small batch is cached,
     # because planning a second query costs more than decoding it.
     small = records <= SMALL_BATCH
@@ -123,7 +138,7 @@ def _decode_batch(
         try:
             observed = ObservedFrame(frame)
             _write_changes(lake, observed, batch_id, note)
-            counts = observed.counts(records)
+            counts = observed.counts(records, latest_ms)
             wanted = _tables_to_write(lake, counts)
             if not small and any(table != "watermarks" for table in wanted):
                 others = decode_with_reasons(observed.other_records(raw), dialect).persist()
@@ -187,6 +202,7 @@ def _commit(paths: LakePaths, table: str, batch_id: int, note: dict[str, Any]) -
 def _raw_note(lake: Lake, batch_id: int, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
     """The note of the batch's commit to `raw_topic_snapshot`, with `recorded` or a default for each missing field."""
     empty: dict[str, Any] = {"run_id": None, "files": [], "offsets": [], "ended": [], "lost": []}
+    empty["committed_ms"] = time.time_ns() // 1_000_000
     note = batch_note(lake, batch_id, with_spark=recorded is None or not lake.paths.is_local)
     return {**empty, **(recorded or {}), **(note or {})}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
-from cdc_pipeline.contracts.canal_json import EXTENSION, NO_KEY, PARTIAL_JSON, SENT, CanalMessage
+from cdc_pipeline.contracts.canal_json import EXTENSION, NO_KEY, PARTIAL_JSON, READ_BY, SENT, CanalMessage
 from cdc_pipeline.contracts.dataworks import DataWorksMessage
 from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_unpaired_surrogate, with_end_mark
 from cdc_pipeline.contracts.limits import NESTING
@@ -50,7 +50,7 @@ HAS_PAYLOAD, BATCH, ZERO_IS_CANAL = "has_payload", "id", "zero_is_canal"
 message of its topic with `id` 0 is Canal's (`dialects.senders`)."""
 MESSAGE = "message_bytes"
 """The bytes that were parsed."""
-_DERIVED = (PARTIAL_JSON, EXTENSION, NO_KEY, SENT)
+_DERIVED = (PARTIAL_JSON, EXTENSION, NO_KEY, SENT, READ_BY)
 _UNREADABLE = "_unreadable"
 _OPTIONS = {**OPTIONS, "columnNameOfCorruptRecord": _UNREADABLE}
 
@@ -88,17 +88,20 @@ _SCHEMA = _parse_schema(_FIELDS)
 def parse_records(raw: DataFrame) -> DataFrame:
     """`raw` with the fields of all contracts (null if the message lacks them), and `unreadable`.
 
-    Parses the column `claims.CONTENT` if `raw` has it, else `value`. `ZERO_IS_CANAL` is false if `raw` lacks it.
+    Parses the column `claims.CONTENT` if `raw` has it, else `value`. `ZERO_IS_CANAL` is false and `READ_BY` null if
+    `raw` lacks it.
     `unreadable`: the rule of `JSON_RULES` that the record breaks; null if it is one JSON object whose fields have the types
     of the contracts.
     """
     message = F.col("message")
     fields = [F.col(f"message.{PATHS.get(name, name)}").alias(name) for name in _FIELDS]
     content = CONTENT if CONTENT in raw.columns else "value"
+    read_by = [] if READ_BY in raw.columns else [F.lit(None).cast("array<bigint>").alias(READ_BY)]
     no_message = F.col("isDdl").isNull() & F.col("es").isNull() & ~F.col(HAS_PAYLOAD)
     frame = raw.withColumn("message", F.from_json(with_end_mark(F.col(content)), _SCHEMA, _OPTIONS)).select(
         *raw.columns,
         *fields,
+        *read_by,
         message[BATCH].alias(BATCH),
         F.col(content).alias(MESSAGE),
         _is_partial_json(content).alias(PARTIAL_JSON),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.canal_json import SENT
+from cdc_pipeline.contracts.canal_json import READ_BY, SENT
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.contracts.storage_files import TicdcSchemaFile, TicdcStorageCheckpoint, TicdcStorageFile
 from cdc_pipeline.dialects.dialect import Form, sent_statement
@@ -72,7 +72,7 @@ def with_storage_fields(parsed: DataFrame, no_message: Column) -> DataFrame:
         ),
     )
     fields = TicdcStorageFile.to_schema().columns
-    types = {name: column.dtype.type.simpleString() for name, column in fields.items() if name != SENT}
+    types = {name: column.dtype.type.simpleString() for name, column in fields.items() if name not in (SENT, READ_BY)}
     schema = ", ".join(f"`{STORAGE_PATHS[name]}` {type_}" for name, type_ in types.items())
     text = F.when(F.col(STORAGE_FORM).isNotNull(), F.col("value").cast("string"))
     return (

@@ -1,4 +1,5 @@
-"""Reads the notes of `raw_topic_snapshot`: the `userMetadata` of its commits, with batch id, run id and offsets.
+"""Reads the notes of `raw_topic_snapshot`: the `userMetadata` of its commits, with batch id, run id and offsets, and the
+time of the commit (`committed_ms`).
 
 A note is committed together with its records, so it is the only place that stores a source's progress.
 `newest_note` reads Delta's log files without Spark: it takes milliseconds and suits a sensor.
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
 
+_COMMIT = ("userMetadata", "unix_millis(timestamp)")
+
 
 def newest_note(paths: LakePaths) -> dict[str, Any] | None:
     """The newest note of `raw_topic_snapshot`; None if no commit has one or the lake is not a local folder.
@@ -43,8 +46,8 @@ def batch_note(lake: Lake, batch_id: int, *, with_spark: bool = True) -> dict[st
     if not with_spark:
         return None
     history = DeltaTable.forPath(lake.spark, lake.paths.table("raw_topic_snapshot")).history()
-    noted = history.where(F.get_json_object("userMetadata", "$.batch") == str(batch_id)).select("userMetadata").first()
-    return None if noted is None else _parse(noted[0])
+    noted = history.where(F.get_json_object("userMetadata", "$.batch") == str(batch_id)).selectExpr(*_COMMIT).first()
+    return None if noted is None else _parse(*noted)
 
 
 def _newest_first(paths: LakePaths) -> Iterator[dict[str, Any]]:
@@ -60,8 +63,8 @@ def _note(commit: Path) -> dict[str, Any] | None:
     try:
         for action in read_actions(commit):
             if "commitInfo" in action:
-                return _parse(action["commitInfo"].get("userMetadata"))
-    except (OSError, ValueError, AttributeError):
+                return _parse(action["commitInfo"].get("userMetadata"), action["commitInfo"]["timestamp"])
+    except (OSError, LookupError, ValueError, AttributeError):
         return None
     return None
 
@@ -72,19 +75,15 @@ def newest_note_by_spark(lake: Lake) -> dict[str, Any] | None:
     if table_state(lake.spark, path) is None:
         return None
     noted = (
-        DeltaTable.forPath(lake.spark, path)
-        .history()
-        .where("userMetadata IS NOT NULL")
-        .select("userMetadata")
-        .limit(20)
+        DeltaTable.forPath(lake.spark, path).history().where("userMetadata IS NOT NULL").selectExpr(*_COMMIT).limit(20)
     )
-    return next((note for row in noted.collect() if (note := _parse(row["userMetadata"])) is not None), None)
+    return next((note for row in noted.collect() if (note := _parse(*row)) is not None), None)
 
 
-def _parse(text: str | None) -> dict[str, Any] | None:
+def _parse(text: str | None, committed_ms: int) -> dict[str, Any] | None:
     """The note in a commit's `userMetadata`; None if another writer wrote it."""
     note = json.loads(text or "null")
-    return note if isinstance(note, dict) and "run_id" in note else None
+    return {**note, "committed_ms": committed_ms} if isinstance(note, dict) and "run_id" in note else None
 
 
 def raw_app_id(paths: LakePaths) -> str:

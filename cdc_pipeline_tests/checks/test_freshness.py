@@ -43,6 +43,15 @@ def test_age_of_the_cut(minutes: int, limits: FreshnessLimits, outcome: tuple[bo
         assert "held by t/2, whose newest watermark is 2.0 s behind" in found.description
 
 
+@pytest.mark.parametrize(
+    ("limits", "severity"), [(_LIMITS, _ERROR), (FreshnessLimits(timedelta(minutes=5)), _WARN), (NO_LIMITS, _WARN)]
+)
+def test_a_cut_later_than_the_clock_is_not_fresh(limits: FreshnessLimits, severity: dg.AssetCheckSeverity) -> None:
+    found = fresh_result(_report(tso(7)), limits, dg.AssetKey("cuts"), _START)
+    assert (found.passed, found.severity, found.metadata["lag_seconds"].value) == (False, severity, -7.0)
+    assert "the cut is 0:00:07 later than the clock" in (found.description or "")
+
+
 def test_no_partition_is_named_if_all_wait_for_the_next_watermark() -> None:
     found = fresh_result(_report(tso(7), tso(7)), _LIMITS, dg.AssetKey("cuts"))
     assert ": no partition has a watermark above the resolved TSO yet." in (found.description or "")

@@ -107,7 +107,7 @@ _KEYS = [f"k{place}" for place in range(KEY_COLUMNS + 1)]
 
 _MESSAGE: Fields = {
     **dict.fromkeys(("database", "table", "pkNames", "type", "ts", "sql", "data", "old", "commitTs", "watermarkTs")),
-    **dict.fromkeys(("onlyHandleKey", "claimCheckLocation", "timestamp")),
+    **dict.fromkeys(("onlyHandleKey", "claimCheckLocation", "timestamp", "readBy")),
     "hasTidb": False,
     "isDdl": False,
     "es": ES,
@@ -241,7 +241,7 @@ _NAMELESS: Fields = {"database": "", "table": "", "type": "QUERY"}
 _STORAGE_FILE: Fields = dict.fromkeys(
     (
         *("definedDatabase", "definedTable", "tableVersion", "statement", "actionType", "definedColumns"),
-        *("checkpointTs", "timestamp"),
+        *("checkpointTs", "timestamp", "readBy"),
     )
 )
 _FILE_TSOS = (FIRST_TSO - 1, LAST_TSO + 1, ES, 0, -TSO)
@@ -313,7 +313,8 @@ _DATAWORKS_ROW = Cases(
 
 # ---- tables
 
-_PLACE: Fields = {"batch_id": 1, "topic": "t", "partition": 0, "offset": 0}
+_PLACE: Fields = {"batch_id": 1, "topic": "t", "partition": 0, "offset": 0, "timestamp": _at(ES)}
+_NO_TIME: dict[str, tuple[Fields, ...]] = {"timestamp_is_known": ({"timestamp": None},)}
 _TIMED: Fields = {**_PLACE, "dialect": "ticdc", "commit_ts": TSO, "exact_ts": False, "es": ES, "ts": None}
 _TIMED_FIELDS = {"offset": (-1,), "dialect": ("", "TiCDC", "maxwell"), "commit_ts": (-1,), "es": _MS, "ts": _MS}
 _OTHER_EXACT_TSO: tuple[Fields, ...] = tuple(
@@ -351,6 +352,7 @@ CASES: dict[Model, Cases] = {
             # no Kafka timestamp: `ts` of the message counts
             {"timestamp": _at(-1), "ts": ES - MAX_CLOCK_SKEW_MS},
             {"timestamp": _at(ES // 1000)},
+            {"timestamp": _at(ES), "readBy": [ES - MAX_CLOCK_SKEW_MS]},
         ),
         wrong={"isDdl": (True,), "type": (*_WORDS, "WATERMARK"), **_TIMES, "watermarkTs": _TSOS},
         broken={
@@ -358,6 +360,7 @@ CASES: dict[Model, Cases] = {
             "rows_are_of_row_changes": ({"data": [_ROW]}, {"old": [_OLD]}),
             "watermark_is_not_ahead": (
                 *({"timestamp": _at(ES - MAX_CLOCK_SKEW_MS - 1), "ts": ts} for ts in (None, 0, ES)),
+                *({"timestamp": at, "readBy": [ES - MAX_CLOCK_SKEW_MS - 1]} for at in (None, _at(-1), _at(ES))),
                 *({"timestamp": _at(ms), "ts": ES - MAX_CLOCK_SKEW_MS - 1} for ms in (None, -1, 0, ES // 1000)),
             ),
             "tso_is_es": ({"watermarkTs": LATER}, {"watermarkTs": 1}, {"watermarkTs": ES}, {"commitTs": LATER}),
@@ -400,7 +403,11 @@ CASES: dict[Model, Cases] = {
             *({"timestamp": _at(ms)} for ms in (0, ES // 1000, ES, ES - MAX_CLOCK_SKEW_MS, LAST_MS)),
         ),
         broken={
-            "checkpoint_is_not_ahead": ({"timestamp": _at(ES - MAX_CLOCK_SKEW_MS - 1)}, {"timestamp": _at(FIRST_MS)})
+            "checkpoint_is_not_ahead": (
+                {"timestamp": _at(ES - MAX_CLOCK_SKEW_MS - 1)},
+                {"timestamp": _at(FIRST_MS)},
+                {"timestamp": _at(ES), "readBy": [ES - MAX_CLOCK_SKEW_MS - 1]},
+            )
         },
         also={"checkpointTs.not_null": {"checkpoint_is_not_ahead"}},
         wrong={"checkpointTs": _FILE_TSOS},
@@ -465,6 +472,7 @@ CASES: dict[Model, Cases] = {
         ),
         wrong={**_TIMED_FIELDS, "row": (-1,), "database": ("",), "table": ("",), "op": (*_WORDS, "UPDATE_AFTER")},
         broken={
+            **_NO_TIME,
             "tso_is_es": _OTHER_EXACT_TSO,
             "images_fit_op": tuple(
                 {"op": op, "before": before, "after": after, "key_names": None, "dialect": dialect}
@@ -493,6 +501,7 @@ CASES: dict[Model, Cases] = {
         ),
         wrong={**_TIMED_FIELDS, "kind": ("", "DDL", "row_change")},
         broken={
+            **_NO_TIME,
             "tso_is_es": _OTHER_EXACT_TSO,
             "ddl_has_statement": ({"sql": None}, {"sql": ""}, {"kind": "statement", "sql": None}),
         },
@@ -501,7 +510,7 @@ CASES: dict[Model, Cases] = {
         {**_PLACE, "watermark_ts": TSO, "es": ES},
         good=({"batch_id": None, "offset": 2**62}, {"watermark_ts": LAST_MS << 18, "es": LAST_MS}),
         wrong={"offset": (-1,), "watermark_ts": (-1,), "es": _MS},
-        broken={"tso_is_es": ({"watermark_ts": LATER}, {"watermark_ts": 0}, {"watermark_ts": ES})},
+        broken={**_NO_TIME, "tso_is_es": ({"watermark_ts": LATER}, {"watermark_ts": 0}, {"watermark_ts": ES})},
         also={name: {"tso_is_es"} for name in (*("watermark_ts.not_null", "es.not_null", "es.in_range"),)}
         | {"watermark_ts.greater_than_or_equal_to": {"tso_is_es"}},
     ),
@@ -509,5 +518,6 @@ CASES: dict[Model, Cases] = {
         {**_PLACE, "rule": "value_is_utf8", "reason": "expected: the value is UTF-8"},
         good=({"batch_id": None},),
         wrong={"offset": (-1,), "rule": ("",), "reason": ("",)},
+        broken=_NO_TIME,
     ),
 }

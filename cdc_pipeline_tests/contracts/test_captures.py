@@ -55,7 +55,7 @@ def _raw(spark: SparkSession, name: str) -> DataFrame:
                 record = json.loads(line)
                 value = None if record["payload"] is None else bytearray(record["payload"].encode())
                 time = datetime.fromtimestamp(record["ts"] / 1000, timezone.utc)
-                rows.append((1, record["topic"], record["partition"], record["offset"], time, None, value, None))
+                rows.append((1, record["topic"], record["partition"], record["offset"], time, None, value, None, None))
     return spark.createDataFrame(rows, RAW)
 
 

@@ -385,7 +385,7 @@ def _place(number: int) -> tuple[int, int]:
 @pytest.fixture(scope="module")
 def raw(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
     records = [
-        ("t", *_place(number), _sent(number, value), None, None if value is None else bytearray(value), None)
+        ("t", *_place(number), _sent(number, value), None, None if value is None else bytearray(value), None, None)
         for number, value in enumerate(values)
     ]
     return spark.createDataFrame(records, RECORD).withColumn("batch_id", F.lit(1).cast("bigint")).localCheckpoint()

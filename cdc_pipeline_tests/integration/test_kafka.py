@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # the package is typed, but has no __all__
 
+from cdc_pipeline.checks.contract import validate_table
 from cdc_pipeline.checks.lost_offsets import lost_offsets_result
 from cdc_pipeline.cli.declared import DeclaredPipeline
 from cdc_pipeline.cli.doctor import Finding, examine
@@ -37,8 +38,8 @@ from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
 from cdc_pipeline_tests.support.large_messages import lz4
+from cdc_pipeline_tests.support.messages import EPOCH_MS, watermark
 from cdc_pipeline_tests.support.messages import row as row_change
-from cdc_pipeline_tests.support.messages import watermark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -420,6 +421,39 @@ def test_a_group_that_the_broker_refuses_does_not_stop_the_run(
     assert intake.records == 2
     assert [line[:52] for line in lines if "publish_group" in line] == [
         "publish_group 'taken': its offsets are not set: the "
+    ]
+
+
+def test_timestamps_that_spark_cannot_read(
+    broker: LocalBroker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer's clock in nanoseconds: Spark's source fails, so that the client reads these records."""
+    monkeypatch.setattr("cdc_pipeline.sources.kafka.source.MOST_BY_CLIENT", 4)
+    # brokers before Kafka 4.0 accept any timestamp by default
+    create_topics(broker.bootstrap, {"nano": 2}, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    values = [row_change("INSERT", "t", 2, {"id": str(number)}, key=["id"]) for number in range(9)]
+    times = [EPOCH_MS * 10**6 if number == 3 else EPOCH_MS * 10**3 if number == 7 else EPOCH_MS for number in range(9)]
+    records = [_records("nano", value, timestamp_ms=time) for value, time in zip(values, times, strict=True)]
+    _produce(broker, [record for sent in records for record in sent])
+    _produce(broker, _records("nano", watermark(3), timestamp_ms=EPOCH_MS))
+    _produce(broker, _records("nano", watermark(3), partition=1, timestamp_ms=EPOCH_MS * 10**6))
+    # the word in a path does not make an error one of the broker
+    paths = LakePaths(str(tmp_path / "kafka"), "p")
+    reader = _reader(broker, spark, paths, "nano")
+    report = ingest(spark, paths, reader.source)
+    assert [entry.rows for entry in report.mirrors] == [9]
+    assert reader.values()["nano", 0] == [(n, text.encode()) for n, text in enumerate([*values, watermark(3)])]
+    raw = spark.read.format("delta").load(paths.table("raw_topic_snapshot"))
+    found = raw.selectExpr("partition", "offset", "coalesce(timestamp_ms, unix_millis(timestamp)) AS ms").collect()
+    assert {(row["partition"], row["offset"]): row["ms"] for row in found} == {
+        **{(0, number): time for number, time in enumerate([*times, EPOCH_MS])},
+        (1, 0): EPOCH_MS * 10**6,
+    }
+    assert raw.where("timestamp IS NULL").count() == 3
+    assert isinstance(reader.find_new_records(), NoNewRecords)
+    warnings = validate_table(Lake(spark, paths), "change_log", [1, 2, 3, 4], 9).warnings
+    assert [(breach.rule, breach.count, breach.examples) for breach in warnings] == [
+        ("timestamp_is_known", 2, ("nano/0@3", "nano/0@7"))
     ]
 
 

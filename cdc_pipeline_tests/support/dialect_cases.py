@@ -65,7 +65,7 @@ def raw_records(spark: SparkSession, topics: Mapping[str, Sequence[tuple[int, in
         for partition, offset, value in records:
             content = value.encode() if isinstance(value, str) else value
             payload = None if content is None else bytearray(content)
-            rows.append((1, topic, partition, offset, None, None, payload, None))
+            rows.append((1, topic, partition, offset, None, None, payload, None, None))
     return spark.createDataFrame(rows, RAW)
 
 

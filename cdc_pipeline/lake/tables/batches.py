@@ -48,11 +48,15 @@ def read_change_span(lake: Lake, after_batch: int, last_batch: int) -> ChangeSpa
 
 
 def recorded_notes(lake: Lake) -> dict[int, dict[str, Any]]:
-    """Batch → what the table has of the note of its commit to `raw_topic_snapshot`, in the form of the note."""
-    rows = read_rows(lake, "batches", columns=["batch_id", "run_id", "files", "ended", "lost"])
+    """Batch → what the table has of the note of its commit to `raw_topic_snapshot`, in the form of the note.
+
+    `committed_ms` is the time of decoding, seconds later.
+    """
+    rows = read_rows(lake, "batches", columns=["batch_id", "run_id", "decoded_at", "files", "ended", "lost"])
     return {
         row["batch_id"]: {
             "run_id": row["run_id"],
+            "committed_ms": int(row["decoded_at"].timestamp() * 1000),
             "files": [list(file.values()) for file in row["files"]],
             "ended": row["ended"],
             "lost": [list(stretch.values()) for stretch in row["lost"]],

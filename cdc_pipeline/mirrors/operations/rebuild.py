@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES, decode_batches
 from cdc_pipeline.dialects.releases import RELEASES
@@ -23,7 +24,13 @@ from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once
 from cdc_pipeline.lake.paths import LakePaths, remove_folder
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.held_rows import APPROVALS, applied_statements
-from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, published_cut, read_progress
+from cdc_pipeline.mirrors.changes.progress import (
+    NO_CUT,
+    PublishedCut,
+    StreamProgress,
+    published_cut,
+    read_progress,
+)
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import update_held_statements
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
@@ -90,6 +97,13 @@ class RebuiltTables:
     """Whether the lake has a begun cut that cannot be finished."""
 
 
+def _valid_cut(published: PublishedCut, streams: StreamProgress) -> PublishedCut:
+    """The cut to rebuild: with another TSO and all batches if the watermark of the published one is a dead letter now."""
+    if streams.limited_to(published.resolved_tso).resolved_tso in (None, published.resolved_tso):
+        return published
+    return replace(published, resolved_tso=streams.resolved_tso, last_batch=streams.last_batch)
+
+
 @dataclass(frozen=True)
 class Rebuilder:
     """Rebuilds tables of one pipeline."""
@@ -98,6 +112,7 @@ class Rebuilder:
     dialect: DialectName = "auto"
     claim_store: str | None = None
     """Where large messages are read that the lake does not keep yet."""
+    clock_skew_ms: int = MAX_CLOCK_SKEW_MS
 
     @property
     def _lake(self) -> Lake:
@@ -139,6 +154,7 @@ class Rebuilder:
             if scope.is_all:
                 # all decoded batches: those after the published cut have pending changes
                 self._decode(scratch, streams.last_batch)
+                published = _valid_cut(published, read_progress(scratch))
             else:
                 copy_inputs(self._lake, scratch, scope)
             built = self._replay(scratch, scope, published)
@@ -156,7 +172,15 @@ class Rebuilder:
                 for table in _DECODED:
                     keep_table_small(scratch, table, scratch.paths.table(table), lambda line: None)
 
-        decode_batches(scratch, self.dialect, last_batch, self.claim_store, self._lake, decoded=decoded)
+        decode_batches(
+            scratch,
+            self.dialect,
+            last_batch,
+            self.claim_store,
+            self._lake,
+            decoded=decoded,
+            clock_skew_ms=self.clock_skew_ms,
+        )
 
     @contextmanager
     def _scratch_lake(self, borrowed: Iterable[str]) -> Iterator[Lake]:

@@ -23,7 +23,7 @@ from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_unpaired_sur
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.paths import escape_glob
 from cdc_pipeline.sources.codecs import MAX_VALUE_BYTES
-from cdc_pipeline.sources.records import RECORD
+from cdc_pipeline.sources.records import RECORD, timestamp_columns
 from cdc_pipeline.sources.source import SourceFile
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def records(spark: SparkSession, files: tuple[SourceFile, ...]) -> DataFrame:
         "topic": line["topic"],
         "partition": line["partition"],
         "offset": line["offset"],
-        "timestamp": F.timestamp_millis(line["ts"]),
+        **timestamp_columns(line["ts"]),
         "key": _bytes("key"),
         "value": _bytes("payload"),
         "headers": _headers(),

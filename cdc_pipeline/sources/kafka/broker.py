@@ -15,10 +15,12 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Message,
     TopicCollection,
     TopicPartition,
 )
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 15.0
 """Timeout of a request, in seconds. Dagster's timeout of a sensor is 60 s."""
 _FIRST_TRY_SECONDS = 1.0
+_GROUP = "spark-kafka-relation-cdc-pipeline"
+"""With Spark's prefix, to which brokers may grant rights. Its offsets are neither read nor set."""
 _REFUSALS = frozenset(
     {
         KafkaError._AUTHENTICATION,
@@ -117,6 +121,7 @@ class Broker:
                 "log_level": 0,
                 "socket.timeout.ms": 10_000,
             }
+            self._config = config
             self._admin: Any = AdminClient(config)
         except (SourceError, KafkaException, ValueError, TypeError) as error:
             raise SourceError(f"the settings of {self._name} are invalid: {self._message(error)}") from None
@@ -165,6 +170,24 @@ class Broker:
         specs = {partition: OffsetSpec.for_timestamp(time_ms) for partition in partitions}
         found = self._offsets(specs, IsolationLevel.READ_UNCOMMITTED if uncommitted else None)
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
+
+    def read(self, topic: str, partition: int, first: int, end: int) -> Iterator[Message]:
+        """The records of a partition between the offsets, `end` exclusive. For few: each passes through Python."""
+        settings = {"group.id": _GROUP, "enable.auto.commit": False, "enable.partition.eof": True}
+        consumer = Consumer({**self._config, **settings, "isolation.level": self._isolation.name.lower()})
+        try:
+            with self._converted_errors():
+                consumer.assign([TopicPartition(topic, partition, first)])
+                while (message := consumer.poll(TIMEOUT_SECONDS)) is not None:
+                    error = message.error()
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        raise KafkaException(error)
+                    if error is not None or (message.offset() or 0) >= end:
+                        return
+                    yield message
+            raise TransientError(f"{self._name} does not answer", topic=topic, partition=partition)
+        finally:
+            consumer.close()
 
     def publish(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Sets the offsets of a consumer group, for lag dashboards. The pipeline never reads them.

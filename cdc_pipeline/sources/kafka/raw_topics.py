@@ -25,7 +25,7 @@ from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.intake import observe_values, value_note
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark, raw_app_id
-from cdc_pipeline.sources.records import RECORD
+from cdc_pipeline.sources.records import HEADERS, RECORD, timestamp_columns
 from cdc_pipeline.spark.few_rows import is_small, small_query
 from cdc_pipeline.spark.observations import finished_metrics
 from cdc_pipeline.spark.small_frames import small_frame
@@ -36,16 +36,26 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.lake.lake import Lake
+    from cdc_pipeline.sources.kafka.broker import Broker
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
     from cdc_pipeline.sources.kafka.reading_plan import PlannedRange
     from cdc_pipeline.sources.source import RunContext
 
+_PLAIN = "topic STRING, `partition` INT, `offset` BIGINT, ms BIGINT, key BINARY, value BINARY"
 _GROUP_PREFIX = "spark-kafka-relation"
 """Spark's own prefix, to which brokers may grant rights."""
 _NO_IDS = frozenset({"", "AAAAAAAAAAAAAAAAAAAAAA"})
 """Ids of topics on a broker that has none."""
+_OVERFLOW = "java.lang.ArithmeticException: long overflow"
+"""Spark's Kafka source converts ms to microseconds, and so fails at a timestamp after the year 294247."""
+MOST_BY_CLIENT = 1_000
+"""Maximum offsets of a batch that the broker's client reads, because Spark cannot."""
 _REFUSED = re.compile(r"Authentication|Authorization|ConfigException")
 """Names of Java exceptions for which a retry cannot succeed."""
+
+
+class TimestampOverflowError(Exception):
+    """A batch has a timestamp that Spark cannot read. Nothing was written."""
 
 
 @dataclass(frozen=True)
@@ -90,22 +100,28 @@ class RawTopics:
         batch: tuple[PlannedRange, ...],
         positions: Positions,
         lost: tuple[tuple[str, int, int, int], ...],
+        broker: Broker | None = None,
     ) -> AppendedBatch:
         """Appends a batch and its note in one commit.
 
-        `positions`: after the batch. Raises SourceError if the broker refuses the client, TransientError for another
-        failure of Kafka, or if another run has written the batch (a lake without a lock); errors of the lake pass unchanged.
+        `positions`: after the batch. `broker`: reads the records in place of Spark. Raises SourceError if the broker refuses
+        the client, TransientError for another failure of Kafka, or if another run has written the batch (a lake without a
+        lock), TimestampOverflowError; errors of the lake pass unchanged.
         """
         commit = Commit(raw_app_id(self.lake.paths), number, {"batch": number, **self._note(positions, lost)})
         topic_ids = frozenset(positions.topic_ids.items())
-        records = self.records(batch, topic_ids).select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
+        records = self.records(batch, topic_ids) if broker is None else self._records_by_client(batch, broker)
+        records = records.select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
         frame, observation = observe_values(records)
         try:
             with small_query(self.lake.spark, sum(planned.offsets for planned in batch)):
                 append_once(frame, self._path, commit)
         except (PySparkException, Py4JJavaError) as error:
             causes = _causes(error)
-            if is_conflict(error) or not any("kafka" in text.lower() for text in causes):
+            if causes[-1] == _OVERFLOW:
+                raise TimestampOverflowError from error
+            # without paths, which may contain the word
+            if is_conflict(error) or not any("kafka" in re.sub(r"\S*/\S*", "", text).lower() for text in causes):
                 raise  # the lake could not be written
             _group.cache_clear()  # the next attempt opens new connections
             raise self._failure(causes, batch) from None
@@ -158,9 +174,19 @@ class RawTopics:
         topic = F.col("topic")
         for source, name in names.items():
             topic = F.when(F.col("topic") == source, F.lit(name)).otherwise(topic)
-        return frame.withColumn("topic", topic).select(
-            *(F.col(column.name).cast(column.dataType).alias(column.name) for column in RECORD)
-        )
+        columns = {name: F.col(name) for name in frame.columns} | timestamp_columns(F.unix_millis("timestamp"))
+        columns["topic"] = topic
+        return frame.select(*(columns[column.name].cast(column.dataType).alias(column.name) for column in RECORD))
+
+    def _records_by_client(self, batch: tuple[PlannedRange, ...], broker: Broker) -> DataFrame:
+        """`records`, by the broker's client. For few."""
+        rows = [
+            (p.topic, p.partition, read.offset(), read.timestamp()[1], read.key(), read.value(), read.headers() or None)
+            for p in batch
+            for read in broker.read(p.source, p.partition, p.first, p.end)
+        ]
+        read = small_frame(self.lake.spark, rows, f"{_PLAIN}, headers {HEADERS.simpleString()}")
+        return read.withColumns(timestamp_columns(F.col("ms"))).select(*RECORD.names)
 
     def _failure(self, causes: list[str], batch: tuple[PlannedRange, ...]) -> SourceError | TransientError:
         """The error for a failed read of Kafka. If records have expired, the retry's reading plan reports it."""

@@ -15,7 +15,7 @@ from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.positions import offsets_text
 from cdc_pipeline.sources.intake import OffsetSpan
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
-from cdc_pipeline.sources.kafka.raw_topics import RawTopics
+from cdc_pipeline.sources.kafka.raw_topics import MOST_BY_CLIENT, RawTopics, TimestampOverflowError
 from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, reading_plan, split_plan
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, digest
@@ -82,16 +82,24 @@ class KafkaTopics:
         batches = list(split_plan(plan, self.max_records_per_batch)) or ([()] if newest == 0 or plan.lost else [])
         if plan.changed and not batches:
             raw.commit_positions(plan.positions)
-        positions, done, records, started = plan.positions, 0, 0, time.monotonic()
+        positions, number, done, records, started = plan.positions, newest, 0, 0, time.monotonic()
         notes: dict[int, Mapping[str, Any]] = {}
-        for number, batch in enumerate(batches, newest + 1):
-            positions = positions.updated({planned.topic_partition: planned.end for planned in batch}, {})
-            appended = raw.append(number, batch, positions, plan.lost if number == newest + 1 else ())
+        while batches:
+            batch, lost = batches.pop(0), plan.lost if number == newest else ()
+            after = positions.updated({planned.topic_partition: planned.end for planned in batch}, {})
+            try:
+                appended = raw.append(number + 1, batch, after, lost)
+            except TimestampOverflowError:
+                if sum(planned.offsets for planned in batch) > MOST_BY_CLIENT:
+                    batches = [*split_plan(replace(plan, ranges=batch), MOST_BY_CLIENT), *batches]
+                    continue
+                appended = raw.append(number + 1, batch, after, lost, broker)
+            number, positions = number + 1, after
             records += appended.records
             if appended.note:
                 notes[number] = appended.note
             done += sum(planned.offsets for planned in batch)
-            if len(batches) > 1:
+            if batches or number > newest + 1:
                 seconds = time.monotonic() - started
                 run.report(f"batch {number}: {done} of {plan.offsets} offsets read after {seconds:.0f} s")
         if self.publish_group is not None:
@@ -99,7 +107,7 @@ class KafkaTopics:
                 broker.publish(self.publish_group, self._broker_offsets(positions))
             except (SourceError, TransientError) as error:  # the batches are in the lake, and dashboards can wait
                 run.report(f"publish_group {self.publish_group!r}: its offsets are not set: {error}")
-        numbers = tuple(range(newest + 1, newest + 1 + len(batches)))
+        numbers = tuple(range(newest + 1, number + 1))
         ranges = tuple(
             OffsetSpan(planned.topic, planned.partition, planned.first, planned.end - 1)
             for planned in plan.ranges

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.paths import escape_glob
-from cdc_pipeline.sources.records import HEADERS, RECORD
+from cdc_pipeline.sources.records import HEADERS, RECORD, timestamp_columns
 from cdc_pipeline.sources.storage.layout import FILE, LINE
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -186,7 +186,7 @@ def records(lines: DataFrame, files: Sequence[ReadFile], topic: str, first_offse
         "topic": F.lit(topic),
         "partition": F.lit(0),
         "offset": F.col("start") + F.col("line") - F.col("known") - 1,
-        "timestamp": F.timestamp_millis("modified_ms"),
+        **timestamp_columns(F.col("modified_ms")),
         "key": F.lit(None),
         "value": F.col("value"),
         "headers": _headers({FILE: F.col("path"), LINE: F.col("line").cast("string")}),
@@ -204,7 +204,7 @@ def one_record(
         "topic": F.lit(topic),
         "partition": F.lit(0),
         "offset": F.lit(offset),
-        "timestamp": F.timestamp_millis("modified_ms"),
+        **timestamp_columns(F.col("modified_ms")),
         "key": F.lit(None),
         "value": F.col("value"),
         "headers": _headers({name: F.lit(text) for name, text in headers.items()}),

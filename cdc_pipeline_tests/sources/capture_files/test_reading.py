@@ -64,6 +64,11 @@ _RECORDS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "no headers, key or time": (line(headers=..., key=..., ts=...), {"headers": None, "key": None, "ms": None}),
     "ts null": (line(ts=None), {"ms": None, "value": b"p"}),
     "ts before 1970": (line(ts=-1), {"ms": -1}),
+    **{
+        f"ts out of range: {ms}": (line(ts=ms), {"ms": None, "timestamp_ms": ms, "value": b"p"})
+        for ms in (EPOCH_MS * 10**3, EPOCH_MS * 10**6, 2**63 - 1, -(2**63), 253_402_214_400_001)
+    },
+    "ts at the end of 9999": (line(ts=253_402_214_400_000), {"ms": 253_402_214_400_000, "timestamp_ms": None}),
     "fields in another order": (
         b'{"payload":"p","offset":7,"key":null,"partition":1,"topic":"t"}\n',
         {"topic": "t", "partition": 1, "offset": 7, "value": b"p"},

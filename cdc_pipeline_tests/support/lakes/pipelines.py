@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.format import store_format
 from cdc_pipeline.lake.lake import Lake
@@ -37,12 +38,13 @@ def ingest(
     claim_store: str | None = None,
     selection: TableSelection = ALL_TABLES,
     columns: ColumnRules | None = None,
+    clock_skew_ms: int = MAX_CLOCK_SKEW_MS,
     report: Callable[[str], None] = lambda line: None,
 ) -> CutReport:
     source = CaptureFiles(str(captures)) if isinstance(captures, Path) else captures
     source.ingest(Lake(spark, paths), RunContext(run_id, lambda line: None))
     store_format(Lake(spark, paths))
-    decode_batches(Lake(spark, paths), claim_store=claim_store)
+    decode_batches(Lake(spark, paths), claim_store=claim_store, clock_skew_ms=clock_skew_ms)
     maker = CutMaker(
         Lake(spark, paths),
         run_id,
