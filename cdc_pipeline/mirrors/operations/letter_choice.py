@@ -160,7 +160,7 @@ def _rows_of_file(spark: SparkSession, path: str) -> DataFrame:
     if file.name.startswith(("_", ".")) or ":" in file.name:
         raise SourceError(f"replacement_file: Spark does not read a file named {file.name!r}: rename it")
     stat = file.stat()
-    frame = records(spark, (SourceFile(str(file.resolve()), stat.st_size, stat.st_mtime_ns // 1_000_000),))
+    frame = records(spark, (SourceFile(str(file.absolute()), stat.st_size, stat.st_mtime_ns // 1_000_000),))
     require_readable(frame, f"the file {path!r}")
     offset_ranges(frame)  # raises on two records at one position
     empty = frame.where("value IS NULL").select(*POSITION).limit(_SHOWN).collect()

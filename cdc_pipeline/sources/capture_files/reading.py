@@ -78,7 +78,9 @@ def list_folder(folder: str) -> FolderListing:
                 "contains a colon. Rename the file"
             )
         stat = path.stat()
-        captures.append(SourceFile(str(path.resolve()), stat.st_size, stat.st_mtime_ns // 1_000_000))
+        # Spark gets the name that was checked: it would leave out a link to a file with a hidden name
+        file = str(root.resolve() / path.name)
+        captures.append(SourceFile(file, stat.st_size, stat.st_mtime_ns // 1_000_000))
     return FolderListing(tuple(captures), tuple(skipped))
 
 

@@ -236,6 +236,33 @@ def test_names_that_spark_passes_over_are_refused(name: str, tmp_path: Path) -> 
     assert str(error.value).startswith(f"{name!r} in {place!r} has a name that Spark does not read")
 
 
+_TARGETS = ["_x.jsonl", ".x", "10:00.jsonl", "x._COPYING_", "_p/x.jsonl", ".p/x", "10:00/x", "x.zst"]
+"""Files with names that Spark does not read, or reads in another way. Those of folders do not matter."""
+
+
+def _links(tmp_path: Path) -> str:
+    """A folder with a link to a file of each name; the content of the file is the name of the link."""
+    place = tmp_path / "captures"
+    place.mkdir()
+    for number, target in enumerate(_TARGETS):
+        file = tmp_path / "store" / target
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(line(f"{number}.jsonl", offset=number))
+        (place / f"{number}.jsonl").symlink_to(file)
+    return str(place)
+
+
+def test_links_are_listed_by_their_own_name(tmp_path: Path) -> None:
+    place = _links(tmp_path)
+    found = list_folder(place)
+    assert [file.path for file in found.files] == [f"{place}/{number}.jsonl" for number in range(len(_TARGETS))]
+
+
+def test_links_to_names_that_spark_passes_over_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    found = records(spark, list_folder(_links(tmp_path)).files).select(F.col("value").cast("string"), "_file").collect()
+    assert sorted(found) == [(f"{number}.jsonl", f"{number}.jsonl") for number in range(len(_TARGETS))]
+
+
 def test_a_missing_folder(tmp_path: Path) -> None:
     place = str(tmp_path / "none")
     with pytest.raises(SourceError, match="does not exist") as error:
