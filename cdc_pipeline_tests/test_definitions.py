@@ -107,7 +107,7 @@ def test_columns_of_a_mirror_have_both_types() -> None:
         .specs_by_key[dg.AssetKey(["shop", "mirror", "db", "orders"])]
     )
     columns = spec.metadata["dagster/column_schema"].columns
-    assert [(column.name, column.type, column.description) for column in columns] == [("id", "bigint", "bigint")]
+    assert [(column.name, column.type, column.description) for column in columns] == [("id", "bigint", "`bigint`")]
     assert spec.metadata["dagster/table_name"] == "db.orders"
 
 

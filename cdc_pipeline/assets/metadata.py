@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_pipeline.assets.column_texts import COLUMN_TEXTS
+from cdc_pipeline.checks.markdown import code_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,10 +67,10 @@ def delta_columns(table: TableState | None) -> dict[str, dg.TableSchema]:
 
 
 def column_schema(entry: CatalogEntry) -> dg.TableSchema:
-    """The mirror's columns: type is the Delta type, description is the MySQL type."""
+    """The mirror's columns: type is the Delta type, description is the MySQL type as Markdown."""
     return dg.TableSchema(
         columns=[
-            dg.TableColumn(column.name, type=column.delta_type, description=column.mysql_type)
+            dg.TableColumn(column.name, column.delta_type, column.mysql_type and code_span(column.mysql_type))
             for column in entry.columns
         ]
     )

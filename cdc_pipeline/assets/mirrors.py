@@ -25,6 +25,7 @@ from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_re
 from cdc_pipeline.checks.failed_attempts import NO_FAILED_ATTEMPTS, attempt_result
 from cdc_pipeline.checks.freshness import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, lag
 from cdc_pipeline.checks.keys_hold import KEYS_HOLD, KeysToCheck, keys_hold_result
+from cdc_pipeline.checks.markdown import code_span
 from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
 from cdc_pipeline.checks.rotation import previously_failed_tables
 from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
@@ -75,7 +76,7 @@ def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str
 def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
     lifecycle = " Dropped upstream, or no longer included. Its history stays in this asset." if entry.dropped else ""
     if entry.moved_to:
-        lifecycle = f" Renamed to {entry.moved_to}, which has its rows and their history."
+        lifecycle = f" Renamed to {code_span(entry.moved_to)}, which has its rows and their history."
     attributes = node_attributes(pipeline)
     attributes["tags"]["cdc/lifecycle"] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
     return dg.AssetSpec(
@@ -104,7 +105,7 @@ def _description(entry: CatalogEntry) -> str:
     if entry.merged:
         described = _MERGED.format(count=len(entry.merged), metadata=metadata)
     else:
-        described = _MIRROR.format(name=entry.name, metadata=metadata)
+        described = _MIRROR.format(name=code_span(entry.name), metadata=metadata)
     has_soft_delete = any(column.name == DELETED and not column.mysql_type for column in entry.columns)
     return described + (_SOFT_DELETE if has_soft_delete else "")
 

@@ -13,6 +13,7 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdc_pipeline.checks.markdown import code_span
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.lake.delta import Commit, appended_rows
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
@@ -41,7 +42,7 @@ def balance_result(lake: Lake, batches: Sequence[DecodedBatch], key: dg.AssetKey
     Compares the counts of the decoder with the records in the raw snapshot, and with the rows in each table.
     """
     errors = [
-        f"batch {batch.batch_id} ({_offsets(batch)}): {_equation(batch)}"
+        f"batch {batch.batch_id} ({code_span(_offsets(batch))}): {_equation(batch)}"
         for batch in batches
         if not batch.counts.is_balanced
     ]
@@ -93,7 +94,7 @@ def _differences(lake: Lake, batches: Sequence[DecodedBatch]) -> list[str]:
     actual = {(row["table"], row["batch_id"]): row["count"] for row in counts}
     offsets = {batch.batch_id: _offsets(batch) for batch in batches}
     return [
-        f"batch {batch_id} ({offsets[batch_id]}): {table} has {rows} rows, but the decoder counted {count}"
+        f"batch {batch_id} ({code_span(offsets[batch_id])}): {table} has {rows} rows, but the decoder counted {count}"
         for table, (_, expected) in suspects.items()
         for batch_id, count in expected.items()
         if (rows := actual.get((table, batch_id), 0)) != count

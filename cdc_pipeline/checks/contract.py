@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
+from cdc_pipeline.checks.markdown import code_span
 from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.contracts.validation import breaches_of_counts, rule_counts, wrong_types
 from cdc_pipeline.dialects.shapes import Shape, first_place, shape_number
@@ -112,7 +113,7 @@ def contract_result(validation: TableValidation, key: dg.AssetKey) -> dg.AssetCh
 
 
 def _example(breach: Breach) -> str:
-    return f", for example {breach.examples[0]}" if breach.examples else ""
+    return f", for example {code_span(breach.examples[0])}" if breach.examples else ""
 
 
 def _columns(table: str, existing: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from cdc_pipeline.checks.markdown import code_span
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
 from cdc_pipeline.mysql.ddl.shown_statement import without_literals
@@ -48,7 +49,7 @@ def ddl_applied_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> d
         severity=dg.AssetCheckSeverity.WARN,
         description=None
         if not rows
-        else f"{count} DDL statement(s) {NOT_APPLIED} or held, the first at {_position(rows[0])}. To apply held "
+        else f"{count} DDL statement(s) {NOT_APPLIED} or held, the first at {code_span(_position(rows[0]))}. To apply held "
         f"statements, run {name}_approve_ddl, or {name}_rebuild if the table is quarantined. For the "
         f"others, run {name}_ddl_dry_run, read `cdc-pipeline docs ddl` and compare their tables with upstream",
         # the effect of a held statement repeats the gap of its table
@@ -83,7 +84,7 @@ def no_gaps_result(report: CutReport, key: dg.AssetKey) -> dg.AssetCheckResult:
 
 def _advice(pipeline: str, gaps: Mapping[str, str], quarantined: Mapping[str, str]) -> str:
     name, gap = next(iter(gaps.items()))
-    summary = f"{len(gaps)} mirror(s) have gaps, for example {name}: {_short(gap)}. "
+    summary = f"{len(gaps)} mirror(s) have gaps, for example {code_span(f'{name}: {_short(gap)}')}. "
     if quarantined:
         return summary + (
             f"{len(quarantined)} table(s) are quarantined: resolve the error, then run {pipeline}_rebuild with their names "

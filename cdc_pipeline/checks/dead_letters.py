@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pyspark.sql import functions as F
 
+from cdc_pipeline.checks.markdown import code_span
 from cdc_pipeline.lake.control_tables import is_empty
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> 
         severity=dg.AssetCheckSeverity.WARN,
         description=None
         if not rules
-        else "; ".join(f"{row['rule']}: {row['count']}, for example {row['examples'][0]}" for row in rules)
+        else "; ".join(f"{row['rule']}: {row['count']}, for example {code_span(row['examples'][0])}" for row in rules)
         + f". The table dead_letters has reasons and bytes (cdc-pipeline letters). To decode them again, unchanged or with "
         f"replacement messages, run {lake.paths.pipeline}_release_dead_letters. A topic without Canal-JSON: remove it from "
         "source.topics and list it in source.ended",

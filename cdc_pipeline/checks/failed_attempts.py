@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dagster as dg
 
+from cdc_pipeline.checks.markdown import code_span
+
 NO_FAILED_ATTEMPTS = "no_failed_attempts"
 
 
@@ -14,6 +16,6 @@ def attempt_result(key: dg.AssetKey, failure: str | None = None, attempt: int = 
         asset_key=key,
         passed=failure is None,
         severity=dg.AssetCheckSeverity.WARN,
-        description=failure,
+        description=None if failure is None else code_span(failure),
         metadata={"failed_attempts": attempt},
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_pipeline.checks.field_notes import read_notes, write_notes
+from cdc_pipeline.checks.markdown import code_span
 from cdc_pipeline.contracts.validation import find_breaches
 from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS
 from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
@@ -62,7 +63,9 @@ def field_rules_result(
         severity=dg.AssetCheckSeverity.WARN,
         description=None
         if not notes.warned
-        else "; ".join(f"{warned.rule}: {warned.count}, for example {warned.places[0]}" for warned in notes.warned)
+        else "; ".join(
+            f"{warned.rule}: {warned.count}, for example {code_span(warned.places[0])}" for warned in notes.warned
+        )
         + ". These messages were accepted. `cdc-pipeline docs dialects all field rules` lists the rules with the clause of "
         "each document",
         metadata={

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from cdc_pipeline.checks.markdown import code_span
+
 if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
@@ -72,8 +74,8 @@ def fresh_result(
         'upstream. If a watermark is wrong, run the rebuild without tables (docs/operations.md, "A watermark from the '
         'future")'
         if is_ahead
-        else f"the mirrors lag by {age}: {report.streams.blocking_reason()}. Check the checkpoint of the changefeed (or the "
-        "DataWorks synchronization task), the sensor and runs of this pipeline, and with Kafka the check "
+        else f"the mirrors lag by {age}: {code_span(report.streams.blocking_reason())}. Check the checkpoint of the "
+        "changefeed (or the DataWorks synchronization task), the sensor and runs of this pipeline, and with Kafka the check "
         "no_open_transactions",
         metadata={
             "lag_seconds": -1.0 if age is None else round(age.total_seconds(), 1),

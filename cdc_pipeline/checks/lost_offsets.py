@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from cdc_pipeline.checks.markdown import code_span
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.positions import offsets_text
 
@@ -36,7 +37,7 @@ def lost_offsets_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
         severity=dg.AssetCheckSeverity.WARN,
         description=None
         if not rows
-        else f"{_loss(rows)}, the first in {next(iter(skipped))}: "
+        else f"{_loss(rows)}, the first in {code_span(next(iter(skipped)))}: "
         f"{next(iter(skipped.values()))}. Only a new snapshot of the upstream tables has their "
         "changes. Set retention.ms of the topic above the longest downtime of the pipeline",
         metadata=dict(skipped),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from cdc_pipeline.checks.markdown import code_span
+
 if TYPE_CHECKING:
     from cdc_pipeline.sources.source import Intake
 
@@ -28,8 +30,8 @@ def open_transactions_result(intake: Intake, key: dg.AssetKey) -> dg.AssetCheckR
     if overdue:
         problems.append(
             f"{len(overdue)} partitions are held back by a transaction that has been open for 15 minutes or more, the first "
-            f"is {overdue[0]}. Records from the last stable offset on are read after the transaction ends. Check its "
-            "producer; kafka-transactions.sh lists and aborts hanging transactions"
+            f"is {code_span(overdue[0])}. Records from the last stable offset on are read after the transaction ends. Check "
+            "its producer; kafka-transactions.sh lists and aborts hanging transactions"
         )
     return dg.AssetCheckResult(
         check_name=NO_OPEN_TRANSACTIONS,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from cdc_pipeline.checks.markdown import code_span
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -54,7 +56,7 @@ def tables_result(
     check: str, key: dg.AssetKey, errors: Mapping[str, str], advice: str, checked: dg.MetadataValue
 ) -> dg.AssetCheckResult:
     """The result of a check over tables. `errors`: failed table → error; `checked`: summary of what was read."""
-    examples = "; ".join(f"{name}: {error}" for name, error in list(errors.items())[:3])
+    examples = "; ".join(code_span(f"{name}: {error}") for name, error in list(errors.items())[:3])
     return dg.AssetCheckResult(
         check_name=check,
         asset_key=key,

@@ -10,6 +10,7 @@ import dagster as dg
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from cdc_pipeline.checks.markdown import code_span
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
@@ -57,7 +58,8 @@ def watermarks_result(lake: Lake, batches: Sequence[int], count: int, key: dg.As
         asset_key=key,
         passed=not problems,
         severity=dg.AssetCheckSeverity.WARN,
-        description="; ".join(f"{place}: {problem}" for place, problem in list(problems.items())[:3]) or None,
+        description="; ".join(f"{code_span(place)}: {problem}" for place, problem in list(problems.items())[:3])
+        or None,
         metadata={**problems, "watermark_lag_seconds": round(streams.held_back_ms / 1000, 1)},
     )
 

@@ -241,7 +241,7 @@ def test_attempts_after_transient_errors_have_growing_pauses_and_a_warning(follo
     warnings = [event for event in warnings if event.check_name == "no_failed_attempts"]
     assert [event.metadata["failed_attempts"].value for event in warnings] == [1, 2, 3]
     assert {(event.passed, event.severity) for event in warnings} == {(False, dg.AssetCheckSeverity.WARN)}
-    assert warnings[1].description == "attempt 2 failed, the next one follows in 10 s: the broker is away"
+    assert warnings[1].description == "`attempt 2 failed, the next one follows in 10 s: the broker is away`"
     assert [pause for pause in following.clock.pauses if pause > 1] == [5, 10, 20]
     assert found.batches == 2
 

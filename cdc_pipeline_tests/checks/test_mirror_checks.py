@@ -127,9 +127,9 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
 def test_each_check_reports_problem_location_and_remedy(lake: LakePaths, spark: SparkSession) -> None:
     report = report_of(spark, lake)
     checks = {
-        "value_has_type: 1, for example t/1@1": dead_letters_result(Lake(spark, lake), RecentAnswers(), CUTS),
-        "the first at t/0@2": ddl_applied_result(Lake(spark, lake), RecentAnswers(), CUTS),
-        "1 mirror(s) have gaps, for example db.t": no_gaps_result(report, CUTS),
+        "value_has_type: 1, for example `t/1@1`": dead_letters_result(Lake(spark, lake), RecentAnswers(), CUTS),
+        "the first at `t/0@2`": ddl_applied_result(Lake(spark, lake), RecentAnswers(), CUTS),
+        "1 mirror(s) have gaps, for example `db.t: ": no_gaps_result(report, CUTS),
     }
     jobs = ["shop_release_dead_letters", "shop_ddl_dry_run", "shop_rebuild"]
     for (location, found), job in zip(checks.items(), jobs, strict=True):
@@ -148,7 +148,7 @@ def test_each_check_reports_problem_location_and_remedy(lake: LakePaths, spark: 
     dead_letters.write.format("delta").mode("append").save(path)
     contract = contract_result(validate_table(Lake(spark, lake), "dead_letters", [1], 2), CUTS)
     assert (contract.description or "").startswith(
-        "dead_letters has 1 rows that break reason.str_length, for example t/1@1; dead_letters has 1 rows that break rule."
+        "dead_letters has 1 rows that break reason.str_length, for example `t/1@1`; dead_letters has 1 rows that break rule."
     )
     assert "raw_topic_snapshot" in (contract.description or "")
 
@@ -171,7 +171,7 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     assert keys.passed
     assert schemas.description is not None
     assert schemas.description.startswith(
-        "db.t: column mine: the mirror's definition has no such column, Delta has int. "
+        "`db.t: column mine: the mirror's definition has no such column, Delta has int`. "
     )
     assert "shop_rebuild" in schemas.description
     assert schemas.metadata[WRONG_TABLES].value == ["db.t"]
@@ -185,7 +185,7 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
         found = keys_hold_result(Lake(spark, lake), replace(report, mirrors=entries), to_check, CUTS)
         assert found.severity == dg.AssetCheckSeverity.ERROR
         assert found.description is not None
-        assert found.description.startswith("db.t: 1 key(s) in more than one row, or NULL: t/1@0 and t/1@77. ")
+        assert found.description.startswith("`db.t: 1 key(s) in more than one row, or NULL: t/1@0 and t/1@77`. ")
         assert "shop_rebuild" in found.description
         assert found.metadata["checked"].value == {checked: 1}
         assert found.metadata[WRONG_TABLES].value == ["db.t"]

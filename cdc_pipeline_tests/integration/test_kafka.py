@@ -313,7 +313,7 @@ def test_a_recreated_topic(broker: LocalBroker, spark: SparkSession, paths: Lake
     # records of the deleted topic that were not read
     check = lost_offsets_result(Lake(spark, paths), dg.AssetKey("change_log"))
     assert (check.description or "").startswith(
-        "a topic was deleted that may have had more records, the first in twice/0: "
+        "a topic was deleted that may have had more records, the first in `twice/0`: "
     )
     assert check.metadata["twice/0"].value == "from 2 on, if the deleted topic had any, skipped in batch 2"
     assert continued.values() == {
