@@ -8,7 +8,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from cdc_pipeline.errors import CdcError, TransientError, redact
@@ -16,6 +16,7 @@ from cdc_pipeline.lake.delta import is_conflict
 from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.spark.java import JavaError
+from cdc_pipeline.spark.jvm import exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,21 +28,24 @@ _RETRIES, _PAUSE_SECONDS = 2, 10.0
 def translate_errors(secrets: tuple[str, ...] = ()) -> Iterator[None]:
     """Converts errors of the block to `dg.Failure` or `dg.RetryRequested`.
 
-    Failure: terminal errors, and a lake that cannot be read or written. Retry: transient errors, a full disk, and
-    commits that lost against another writer. Other exceptions are bugs and pass through unchanged.
+    Failure: terminal errors, a lake that cannot be read or written, and a JVM that has ended. Retry: transient errors, a
+    full disk, and commits that lost against another writer. Other exceptions are bugs and pass through unchanged.
     No exception contains one of the `secrets`: Dagster stores its text, causes and stack in the event log.
     """
     _disable_py4j_debug_log()
     try:
         yield
-    except (CdcError, JavaError) as error:
-        raise _dagster_event(error, secrets) from (_redacted(error, secrets) or error)
-    except (PySparkException, Py4JJavaError, OSError) as error:
-        translated = to_lake_error(error) or (TransientError(first_line(error)) if is_conflict(error) else None)
+    except (CdcError, JavaError, PySparkException, Py4JError, OSError) as error:
+        translated: CdcError | JavaError | None
+        if isinstance(error, (CdcError, JavaError)) and exit_code() is None:
+            translated = error
+        else:
+            translated = to_lake_error(error) or (TransientError(first_line(error)) if is_conflict(error) else None)
         if translated is None:
             _raise_redacted(error, secrets)
             raise
-        translated.__cause__ = error
+        if translated is not error:
+            translated.__cause__ = error
         raise _dagster_event(translated, secrets) from (_redacted(translated, secrets) or translated)
     except Exception as error:
         _raise_redacted(error, secrets)

@@ -16,6 +16,6 @@ def attempt_result(key: dg.AssetKey, failure: str | None = None, attempt: int = 
         asset_key=key,
         passed=failure is None,
         severity=dg.AssetCheckSeverity.WARN,
-        description=None if failure is None else code_span(failure),
+        description=failure and code_span(failure),
         metadata={"failed_attempts": attempt},
     )

@@ -63,9 +63,7 @@ def field_rules_result(
         severity=dg.AssetCheckSeverity.WARN,
         description=None
         if not notes.warned
-        else "; ".join(
-            f"{warned.rule}: {warned.count}, for example {code_span(warned.places[0])}" for warned in notes.warned
-        )
+        else "; ".join(f"{one.rule}: {one.count}, for example {code_span(one.places[0])}" for one in notes.warned)
         + ". These messages were accepted. `cdc-pipeline docs dialects all field rules` lists the rules with the clause of "
         "each document",
         metadata={

@@ -58,8 +58,7 @@ def watermarks_result(lake: Lake, batches: Sequence[int], count: int, key: dg.As
         asset_key=key,
         passed=not problems,
         severity=dg.AssetCheckSeverity.WARN,
-        description="; ".join(f"{code_span(place)}: {problem}" for place, problem in list(problems.items())[:3])
-        or None,
+        description="; ".join(f"{code_span(at)}: {problem}" for at, problem in list(problems.items())[:3]) or None,
         metadata={**problems, "watermark_lag_seconds": round(streams.held_back_ms / 1000, 1)},
     )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import dagster as dg
 from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from cdc_pipeline.assets.follower import NEW_CODE
@@ -28,6 +28,7 @@ from cdc_pipeline.cli.runs import FinishedRun, ingest, require_success, run_job
 from cdc_pipeline.cli.status import open_metrics, read_status, status_lines, table_lines
 from cdc_pipeline.errors import CdcError, DeclarationError
 from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.paths import LakePaths, first_line
 from cdc_pipeline.spark.java import JavaError
 
@@ -60,8 +61,8 @@ def main() -> None:
         cli(standalone_mode=False)
     except (CdcError, JavaError) as error:
         _print_error(str(error))
-    except (OSError, dg.DagsterError, PySparkException, Py4JJavaError, DeltaError) as error:
-        _print_error(f"{type(error).__name__}: {first_line(error)}")
+    except (OSError, dg.DagsterError, PySparkException, Py4JError, DeltaError) as error:
+        _print_error(str(to_lake_error(error) or f"{type(error).__name__}: {first_line(error)}"))
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -1,13 +1,17 @@
-"""Classifies storage errors of Spark, Delta and Python: as LakeError or TransientError, and as local to a table or not."""
+"""Classifies errors of storage and of the JVM: as terminal or transient, and as local to a table or not."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.errors import LakeError, TransientError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+from cdc_pipeline.errors import LakeError, TerminalError, TransientError
 from cdc_pipeline.lake.delta import is_conflict
 from cdc_pipeline.lake.paths import first_line
+from cdc_pipeline.spark.jvm import exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,13 +40,23 @@ _IO_ERROR = re.compile(
     r"(No space left on device|Disk quota exceeded|Read-only file system|Permission denied|Too many open files|Stale file"
     r"|Input/output error|Transport endpoint)"
 )
+_OUT_OF_MEMORY = re.compile(_CLASS_START + r"[\w.$]*OutOfMemoryError\b")
 _STOPPED = re.compile(r"stopped SparkContext|SparkContext (was|has been) (shut ?down|stopped)")
 _FILE = re.compile(r"(?:^|(?<=[\s'\"(]))(?:file:)?/[^\s'\"`,;]+")
 
 
 def to_lake_error(error: BaseException) -> CdcError | None:
-    """The error to raise in place of `error`; None if `error` is neither a full or read-only disk nor a damaged table."""
-    messages = _messages(error)
+    """The error to raise in place of `error`; None if its cause is not the disk, a damaged table or the end of the JVM."""
+    messages, code = _messages(error), exit_code()
+    end = _first_match(_OUT_OF_MEMORY, messages) or _first_match(_STOPPED, messages)
+    if code is not None or end is not None:
+        reason = end if code is None else f"exit code {code} (-9: the JVM was killed; 52: its heap was full)"
+        # terminal, because Spark cannot start again in this process
+        return TerminalError(
+            f"Spark ended or ran out of memory: {_short(str(reason))}. Published cuts are intact; the next run continues. "
+            "If it ends in the same way, raise CDC_DRIVER_MEMORY (the heap), and the memory of the process, which needs 2 GB "
+            "more: `cdc-pipeline docs operations driver memory`"
+        )
     if line := _first_match(_DISK_FULL, messages):
         return TransientError(
             f"the disk is full: {_short(line)}. Published cuts are intact. Free space; the next run continues"
@@ -101,7 +115,8 @@ def _messages(error: BaseException) -> list[str]:
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
-        lines += [first_line(cause), *str(cause).splitlines(), *_java_messages(cause)]
+        with contextlib.suppress(Py4JError, OSError):  # an exception of a JVM that has ended has no text
+            lines += [first_line(cause), *str(cause).splitlines(), *_java_messages(cause)]
         cause = cause.__cause__ or cause.__context__
     return lines
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkContext
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,3 +19,12 @@ def jvm(spark: SparkSession) -> Any:
 
 def jvm_session(spark: SparkSession) -> Any:
     return spark._jsparkSession
+
+
+def exit_code() -> int | None:
+    """The exit code of the JVM that this process has started (-9 after SIGKILL); None if it runs or there is none."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    # its connections end shortly before it does
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return None if process is None else process.wait(timeout=1)
+    return None

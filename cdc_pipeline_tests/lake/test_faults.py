@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import dagster as dg
 import pytest
 from delta.exceptions import ConcurrentAppendException, MetadataChangedException
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from cdc_pipeline.errors import LakeError, TransientError
+from cdc_pipeline.assets.failures import translate_errors
+from cdc_pipeline.errors import LakeError, TerminalError, TransientError
 from cdc_pipeline.lake.faults import affects_all_tables, to_lake_error
 
 if TYPE_CHECKING:
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+_JOB = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most recent failure: Lost task 0.0"
 # error → class of the converted error, and a part of its message
 _SAID: dict[str, tuple[Exception, type[Exception] | None, str]] = {
     "a full disk": (OSError(errno.ENOSPC, "No space left on device", "/lake/x"), TransientError, "the disk is full: "),
@@ -43,6 +49,22 @@ _SAID: dict[str, tuple[Exception, type[Exception] | None, str]] = {
         LakeError,
         "/lake/x.parquet is damaged or missing: FAILED_READ_FILE",
     ),
+    "a heap that is full, in a task": (
+        RuntimeError(f"{_JOB} (host executor driver): java.lang.OutOfMemoryError: Java heap space\n\tat x"),
+        TerminalError,
+        "(host executor driver): java.lang.OutOfMemoryError: Java heap space. Published cuts are intact",
+    ),
+    "a heap that is full, in the driver": (
+        RuntimeError("An error occurred\njava.lang.OutOfMemoryError: GC overhead limit exceeded"),
+        TerminalError,
+        "CDC_DRIVER_MEMORY",
+    ),
+    "a JVM that is ending": (
+        RuntimeError("Job 7 cancelled because SparkContext was shut down"),
+        TerminalError,
+        "Spark ended or ran out of memory: Job 7 cancelled",
+    ),
+    "a value that talks of memory": (RuntimeError("the value 'OutOfMemoryError: x' is no date"), None, ""),
     "a broker that does not let us in": (RuntimeError("Permission denied: topic orders"), None, ""),
     "a fault of ours": (KeyError("x"), None, ""),
 }
@@ -56,13 +78,43 @@ def test_messages(case: str) -> None:
     assert said in str(fault)
 
 
+# what py4j raises while the JVM ends, and afterwards
+_NO_ANSWER: dict[str, Exception] = {
+    "refused": ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"),
+    "no answer": Py4JNetworkError("Answer from Java side is empty"),
+    "a call": Py4JError("An error occurred while calling o188.collectToPython"),
+    "Spark": RuntimeError("Cannot call methods on a stopped SparkContext"),
+}
+
+
+@pytest.mark.parametrize("case", _NO_ANSWER)
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_jvm_that_has_ended(case: str, killed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+        try:
+            if not killed:
+                fault = to_lake_error(_NO_ANSWER[case])
+                assert (fault is None) == (case != "Spark")
+                return
+        finally:
+            process.kill()
+        with pytest.raises(dg.Failure) as failure, translate_errors():
+            # an error that only follows from it does not hide it
+            raise TransientError("the folder cannot be listed") from _NO_ANSWER[case]
+        for said in (str(to_lake_error(_NO_ANSWER[case])), failure.value.description or ""):
+            assert said.startswith("Spark ended or ran out of memory: exit code -9 ")
+            assert "the next run continues" in said
+            assert "CDC_DRIVER_MEMORY" in said
+        assert failure.value.allow_retries is False
+
+
 def test_a_cause_counts() -> None:
     error = RuntimeError("something")
     error.__cause__ = OSError(errno.ENOSPC, "No space left on device", "/lake/x")
     assert isinstance(to_lake_error(error), TransientError)
 
 
-_JOB = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most recent failure: Lost task 0.0"
 # error → whether its cause is not specific to one mirror
 _EVERYWHERE: dict[str, tuple[BaseException, bool]] = {
     "what may pass": (TransientError("x"), True),

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from cdc_pipeline.errors import SourceError, TransientError
+from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.faults import to_lake_error
@@ -121,7 +121,8 @@ def _read(
     try:
         return _new_records(lake, frame, folder, exists=exists)
     except (PySparkException, Py4JJavaError) as error:
-        if isinstance(fault := to_lake_error(error), TransientError):
+        # a damaged table would be a file of the folder
+        if (fault := to_lake_error(error)) is not None and not isinstance(fault, LakeError):
             raise fault from error
         if name := damaged_gzip(files):
             raise SourceError(

@@ -79,8 +79,7 @@ def list_folder(folder: str) -> FolderListing:
             )
         stat = path.stat()
         # Spark gets the name that was checked: it would leave out a link to a file with a hidden name
-        file = str(root.resolve() / path.name)
-        captures.append(SourceFile(file, stat.st_size, stat.st_mtime_ns // 1_000_000))
+        captures.append(SourceFile(str(root.resolve() / path.name), stat.st_size, stat.st_mtime_ns // 1_000_000))
     return FolderListing(tuple(captures), tuple(skipped))
 
 
