@@ -54,8 +54,8 @@ def to_lake_error(error: BaseException) -> CdcError | None:
         # terminal, because Spark cannot start again in this process
         return TerminalError(
             f"Spark ended or ran out of memory: {_short(str(reason))}. Published cuts are intact; the next run continues. "
-            "If it ends in the same way, raise CDC_DRIVER_MEMORY (the heap), and the memory of the process, which needs 2 GB "
-            "more: `cdc-pipeline docs operations driver memory`"
+            "If it ends in the same way, raise CDC_DRIVER_MEMORY (the heap), and the memory of the process (2 GB more): "
+            "`cdc-pipeline docs operations driver memory`"
         )
     if line := _first_match(_DISK_FULL, messages):
         return TransientError(
