@@ -4,10 +4,14 @@
 import dagster as dg
 from pydantic import Field
 
+from cdc_pipeline.assets.asset_events import AssetEvents
 from cdc_pipeline.assets.failures import translate_errors
+from cdc_pipeline.assets.keys import CUTS, table_key
 from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.one_step_job import one_step_job
 from cdc_pipeline.assets.opened_lake import open_lake
+from cdc_pipeline.checks.own_commits import own_commits_result
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance, TableMaintenance
 from cdc_pipeline.pipeline import Pipeline
 
@@ -37,6 +41,10 @@ def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
         with translate_errors():
             maintenance = Maintenance(config.tables, config.compact, config.vacuum, config.keep_hours)
             with open_lake(context, pipeline) as lake:
+                tables = [*lake.paths.own_tables, *(lake.paths.mirror(name) for name in published_cut(lake).names)]
+                names = sorted(path.removeprefix(f"{lake.paths.home}/") for path in tables)
+                commits = own_commits_result(lake, names, table_key(pipeline.name, CUTS))
+                AssetEvents(context.instance, {}, ()).report(context, commits)
                 upkeep = maintenance.run(lake, context.log.info)
         return dg.Output(None, metadata={"tables": _upkeep_table(upkeep)})
 

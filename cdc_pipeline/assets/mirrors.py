@@ -27,6 +27,7 @@ from cdc_pipeline.checks.freshness import FRESH, NO_LIMITS, FreshnessLimits, fre
 from cdc_pipeline.checks.keys_hold import KEYS_HOLD, KeysToCheck, keys_hold_result
 from cdc_pipeline.checks.markdown import code_span
 from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
+from cdc_pipeline.checks.own_commits import ONLY_OWN_COMMITS, own_commits_result
 from cdc_pipeline.checks.rotation import previously_failed_tables
 from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
 from cdc_pipeline.checks.specs import check_spec
@@ -219,6 +220,7 @@ def _check_specs(cuts: dg.AssetKey, limits: FreshnessLimits) -> list[dg.AssetChe
         check_spec(BALANCE, cuts, blocking=True),
         check_spec(NO_BREACH, cuts),
         check_spec(KEYS_HOLD, cuts),
+        check_spec(ONLY_OWN_COMMITS, cuts),
         check_spec(SCHEMA_MATCHES_DDL, cuts),
         *([check_spec(FRESH, cuts)] if limits.declared else []),
     ]
@@ -242,7 +244,9 @@ def _lake_check_results(
     readable = report.without_quarantined
     keys = keys_hold_result(lake, readable, scope, cuts)
     schemas = schema_result(lake, readable, failed[SCHEMA_MATCHES_DDL], recent, cuts)
-    return [ddl, balance, breach, keys, schemas]
+    # the maintenance job looks at all tables
+    commits = own_commits_result(lake, previously_failed_tables(instance, cuts, ONLY_OWN_COMMITS), cuts)
+    return [ddl, balance, breach, keys, schemas, commits]
 
 
 def _mirror_metadata(entry: MirrorEntry, counts: TableCounts, report: CutReport) -> dict[str, dg.MetadataValue]:

@@ -13,6 +13,7 @@ from cdc_pipeline.lake.format import require_known_format, store_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.lake.restored_tables import require_not_restored
+from cdc_pipeline.sources.raw_batches import require_decoded_batches
 from cdc_pipeline.spark.session import SparkLakehouse
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def open_lake(
 ) -> Iterator[Lake]:
     """Holds the writer lock of the lake and translates errors for Dagster. `short_lived`: of `SparkLakehouse.start`.
 
-    Fails if the lake has another format, or one of its tables was restored (RESTORE). Mirrors are not checked here: a
-    rebuild repairs them, and a cut checks those that it changes.
+    Fails if the lake has another format, or one of its tables was restored (RESTORE), or raw records were removed. Mirrors
+    and cuts are not checked here: a rebuild repairs them, and a cut checks them.
     """
     with (
         translate_errors(pipeline.source.secrets),
@@ -53,5 +54,6 @@ def open_lake(
         lake = Lake(spark_of(context, pipeline).start(short_lived=short_lived), pipeline.paths)
         require_known_format(lake)
         require_not_restored(lake, *lake.paths.own_tables)
+        require_decoded_batches(lake)
         store_format(lake)
         yield lake

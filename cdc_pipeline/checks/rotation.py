@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_pipeline.checks.markdown import code_span
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mysql.model.table import TableName
 
+EVALUATED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
+"""The statuses of evaluations. A run that has begun has stored which ones it plans."""
 WRONG_TABLES = "wrong_tables"
 """Metadata entry with the failed tables, which the next evaluation reads."""
 
@@ -23,8 +26,8 @@ def previously_failed_tables(instance: dg.DagsterInstance, asset: dg.AssetKey, c
     The next evaluation reads them again even if no cut changes them, so that a failure does not disappear by itself.
     """
     key = dg.AssetCheckKey(asset, check)
-    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
-    evaluation = None if record is None or record.event is None else record.event.asset_check_evaluation
+    records = instance.event_log_storage.get_asset_check_execution_history(key, limit=1, status=EVALUATED)
+    evaluation = records[0].event.asset_check_evaluation if records and records[0].event else None
     tables = None if evaluation is None else evaluation.metadata.get(WRONG_TABLES)
     return (
         frozenset(tables.value)

@@ -15,6 +15,7 @@ from cdc_pipeline.checks.keys_hold import KEYS_HOLD
 from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS
 from cdc_pipeline.checks.no_breach import NO_BREACH
 from cdc_pipeline.checks.open_transactions import NO_OPEN_TRANSACTIONS
+from cdc_pipeline.checks.own_commits import ONLY_OWN_COMMITS
 from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL
 from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE
 
@@ -32,6 +33,7 @@ _DESCRIPTIONS = {
     NO_LOST_OFFSETS: "No records expired before they were read.",
     NO_BREACH: "No change arrived after a watermark that had closed its time.",
     NO_OPEN_TRANSACTIONS: "No producer's transaction holds back a partition for longer than 15 minutes.",
+    ONLY_OWN_COMMITS: "No other writer has changed rows of the lake's tables. The maintenance job reads their logs.",
     SCHEMA_MATCHES_DDL: "The columns of each mirror are those of its newest DDL.",
     WATERMARKS_ADVANCE: "Each partition has a watermark that advances and is at most ten minutes behind.",
 }

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
-from cdc_pipeline.lake.log_files import require_intact_log
-from cdc_pipeline.lake.paths import CONTROL_TABLES
+from cdc_pipeline.lake.log_files import commits_newest_first, read_actions, require_intact_log
+from cdc_pipeline.lake.paths import CONTROL_TABLES, is_local_path
 from cdc_pipeline.spark.jvm import jvm, jvm_session
 
 if TYPE_CHECKING:
@@ -176,8 +176,11 @@ def readable_version(spark: SparkSession, path: str, version: int) -> int | None
 
 def _changes_content(action: Mapping[str, Any]) -> bool:
     """Whether an action of a commit changes rows or metadata."""
-    if "metaData" in action or "protocol" in action:
-        return True
+    return "metaData" in action or "protocol" in action or changes_rows(action)
+
+
+def changes_rows(action: Mapping[str, Any]) -> bool:
+    """Whether an action of a commit changes rows. Those of OPTIMIZE do not."""
     return any(action[kind].get("dataChange", True) for kind in ("add", "remove") if kind in action)
 
 
@@ -188,6 +191,19 @@ def read_commit(spark: SparkSession, path: str, version: int) -> list[dict[str, 
     if not file.getFileSystem(hadoop).exists(file):
         return []
     return [json.loads(line) for line in log.store().read(file, hadoop).mkString("\n").split("\n")]
+
+
+def commits_back(spark: SparkSession, path: str) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """The versions of a table with their actions, newest first, as far as its log has them."""
+    if is_local_path(path):
+        for commit in commits_newest_first(path):
+            with contextlib.suppress(ValueError):  # damaged, but a checkpoint covers it
+                yield int(commit.stem), list(read_actions(commit))
+        return
+    version = int(snapshot_of(spark, path).version())
+    while version >= 0 and (actions := read_commit(spark, path, version)):
+        yield version, actions
+        version -= 1
 
 
 def commit_time_ms(spark: SparkSession, path: str, version: int) -> int | None:

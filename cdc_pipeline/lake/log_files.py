@@ -35,6 +35,12 @@ def commits_newest_first(table: str) -> Iterator[Path]:
     return (log / name for name in sorted(filter(_COMMIT.fullmatch, names), reverse=True))
 
 
+def has_version(table: str, version: int) -> bool:
+    """Whether a local table has this version, or a later one."""
+    commit = Path(table, "_delta_log", f"{version:020}.json")
+    return commit.exists() or next(commits_newest_first(table), Path()).name > commit.name
+
+
 def read_actions(commit: Path) -> Iterator[dict[str, Any]]:
     """The actions of a commit file, one by one. Raises OSError or ValueError if it cannot be read."""
     with commit.open(encoding="utf-8") as lines:

@@ -196,6 +196,11 @@ def subfolders(spark: SparkSession, path: str) -> list[str]:
     return sorted(f"{path}/{folder.getName()}" for folder in folders)
 
 
+def table_folders(spark: SparkSession, path: str) -> list[str]:
+    """The paths of the folders `<database>/<table>` in a folder, sorted; empty if the folder does not exist."""
+    return [table for database in subfolders(spark, path) for table in subfolders(spark, database)]
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an exception's text, or its class name if it has none. For py4j errors: of the Java exception."""
     java = getattr(error, "java_exception", None)  # py4j's own text contains only the failed call

@@ -9,11 +9,12 @@ and other writers have committed since.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta_log import read_commit, require_intact_logs, snapshot_of
+from cdc_pipeline.lake.delta_log import changes_rows, commits_back, read_commit, require_intact_logs, snapshot_of
 from cdc_pipeline.lake.log_files import commits_newest_first, damaged_log, read_actions
 from cdc_pipeline.lake.paths import is_local_path
 from cdc_pipeline.mysql.model.quoted_names import quoted
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RestoredTableError(LakeError):
-    """A RESTORE reverted commits of the pipeline."""
+    """Commits of the pipeline were reverted by a RESTORE, or removed with their folder."""
 
 
 def require_not_restored(lake: Lake, *tables: str) -> None:
@@ -48,6 +49,25 @@ def require_not_restored(lake: Lake, *tables: str) -> None:
             "(`cdc-pipeline docs operations restore`)",
             pipeline=paths.pipeline,
         )
+
+
+def foreign_commit(lake: Lake, path: str) -> str | None:
+    """The newest commit of another writer that changed rows of the table, as text. None if the log has none, or only before
+    a rebuild. What a RESTORE by version has undone does not count."""
+    own, undone_after = lake.paths.app_id(""), sys.maxsize
+    for version, actions in commits_back(lake.spark, path):
+        writers = [action["txn"]["appId"] for action in actions if "txn" in action]
+        if any(writer.startswith(f"{own}rebuild:") for writer in writers):
+            return None
+        is_own = any(writer.startswith(own) for writer in writers)
+        if is_own or version > undone_after or not any(map(changes_rows, actions)):
+            continue
+        info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        operation, target = info.get("operation"), info.get("operationParameters", {}).get("version")
+        if operation != "RESTORE" or target is None:
+            return f"commit {version} ({operation} by {info.get('engineInfo')}) is not of this pipeline"
+        undone_after = int(target)
+    return None
 
 
 def _is_newest_of(path: str, writer: str) -> bool:

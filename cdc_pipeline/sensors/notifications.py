@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster import DefaultSensorStatus, RunsFilter
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
 
 from cdc_pipeline.assets.keys import CUTS, table_key
 from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, HELD_SUFFIX
 from cdc_pipeline.checks.freshness import FRESH
+from cdc_pipeline.checks.rotation import EVALUATED
 from cdc_pipeline.mysql.ddl.shown_statement import without_literals
 from cdc_pipeline.pipeline import PIPELINE_TAG
 from cdc_pipeline.sensors.alerts import (
@@ -56,7 +56,6 @@ _MOST_RECORDS = 100
 """Most materializations and ends of runs per tick."""
 _PAGE, _MOST_PAGES = 500, 20
 """Results of checks per page, and most pages that a tick reads. The next tick reads the others."""
-_DONE = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ class _Tick:
 
     def _newest(self, key: dg.AssetCheckKey) -> EventLogEntry | None:
         storage = self.instance.event_log_storage
-        records = storage.get_asset_check_execution_history(key, limit=1, status=_DONE)
+        records = storage.get_asset_check_execution_history(key, limit=1, status=EVALUATED)
         return records[0].event if records else None
 
     def _with_statement(self, item: Item) -> Item:

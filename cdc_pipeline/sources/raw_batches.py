@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import committed_version, table_state
 from cdc_pipeline.lake.log_files import commits_newest_first, read_actions
+from cdc_pipeline.lake.restored_tables import RestoredTableError
+from cdc_pipeline.lake.tables.batches import last_decoded_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,3 +96,18 @@ def raw_app_id(paths: LakePaths) -> str:
 def newest_batch(lake: Lake) -> int:
     """Id of the newest batch in `raw_topic_snapshot`; 0 before the first."""
     return committed_version(lake.spark, lake.paths.table("raw_topic_snapshot"), raw_app_id(lake.paths)) or 0
+
+
+def require_decoded_batches(lake: Lake) -> None:
+    """Raises RestoredTableError if `raw_topic_snapshot` lacks a decoded batch: new records would get its number, and would
+    never be decoded."""
+    paths = lake.paths
+    in_log = committed_version(lake.spark, paths.table("change_log"), paths.app_id("change_log")) or 0
+    if (decoded := max(last_decoded_batch(lake), in_log)) > newest_batch(lake):
+        raise RestoredTableError(
+            f"raw_topic_snapshot lacks batch {decoded}, which is decoded: it was removed, or replaced by "
+            "an older copy. Nothing was changed. Put the complete folder back. Without a copy, move all folders but "
+            f"raw_topic_snapshot out of {paths.home} and start a run: it reads what the source still has, and builds all "
+            "tables from the raw records (`cdc-pipeline docs operations removed`)",
+            pipeline=paths.pipeline,
+        )

@@ -55,9 +55,12 @@ def test_remaining_tables_take_turns(first: str, turn: int, most: int, expected:
 
 def test_failed_tables_are_checked_again() -> None:
     key, wrong = dg.AssetKey("cuts"), iter((["db.t"], []))
+    during: list[frozenset[str]] = []
 
     @dg.multi_asset(specs=[dg.AssetSpec(key)], check_specs=[dg.AssetCheckSpec("any", asset=key)])
     def cuts() -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+        # Dagster has stored that this run plans to evaluate the check
+        during.append(previously_failed_tables(instance, key, "any"))
         yield dg.MaterializeResult(asset_key=key)
         found = next(wrong)
         metadata = {WRONG_TABLES: dg.MetadataValue.json(found)}
@@ -68,6 +71,7 @@ def test_failed_tables_are_checked_again() -> None:
         for expected in ({"db.t"}, set()):
             dg.materialize([cuts], instance=instance)
             assert previously_failed_tables(instance, key, "any") == expected
+    assert during == [frozenset(), {"db.t"}]
 
 
 _STATE = MirrorState(
@@ -155,8 +159,8 @@ def test_each_check_reports_problem_location_and_remedy(lake: LakePaths, spark: 
 
 def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> None:
     """The last test of the module, because it changes the mirror by hand."""
-    keys, schemas = mirror_checks(spark, lake)
-    assert (keys.passed, keys.description, schemas.passed, schemas.description) == (True, None, True, None)
+    keys, schemas, commits = mirror_checks(spark, lake)
+    assert [(check.passed, check.description) for check in (keys, schemas, commits)] == [(True, None)] * 3
     assert keys.metadata["checked"].value == {"all rows": 1, "tables without a key": 1}
     # a run without changes checks nothing
     untouched = keys_hold_result(Lake(spark, lake), report_of(spark, lake), KeysToCheck({}), CUTS)
@@ -167,8 +171,12 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     copy.write.format("delta").mode("append").save(path)
     spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (mine INT)")
     ingest(spark, lake, Path(lake.root).parent / "captures")  # no new records: the cut still names the old version
-    keys, schemas = mirror_checks(spark, lake)
+    keys, schemas, commits = mirror_checks(spark, lake)
     assert keys.passed
+    assert (commits.metadata[WRONG_TABLES].value, commits.passed) == (["mirror/db/t"], False)
+    assert commits.description is not None
+    assert commits.description.startswith("mirror/db/t: commit ")
+    assert "(WRITE by Apache-Spark/" in commits.description
     assert schemas.description is not None
     assert schemas.description.startswith(
         "`db.t: column mine: the mirror's definition has no such column, Delta has int`. "

@@ -56,7 +56,7 @@ def test_dead_letter_names_table_column_value_and_type(lake: LakePaths, spark: S
 
 
 def test_keys_and_columns(lake: LakePaths, spark: SparkSession) -> None:
-    assert [(check.passed, check.description) for check in mirror_checks(spark, lake)] == [(True, None)] * 2
+    assert [(check.passed, check.description) for check in mirror_checks(spark, lake)] == [(True, None)] * 3
 
 
 def test_a_dropped_mirror_is_kept_aside(lake: LakePaths, spark: SparkSession) -> None:

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.dialects.counts import UNKNOWN_SPAN
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.lake.control_tables import read_maxima, read_rows
+from cdc_pipeline.lake.control_tables import newest_version, read_maxima, read_rows
+from cdc_pipeline.lake.delta import committed_version
+from cdc_pipeline.lake.log_files import has_version
+from cdc_pipeline.lake.paths import table_folders
+from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.consistent_cuts import CUTS, cuts_since_rebuild, read_newest_cut
-from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+from cdc_pipeline.mirrors.model.step_commits import VERSIONS_OF_CUT
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tables
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
@@ -184,6 +189,47 @@ def _newest_watermarks(lake: Lake, least: int | None) -> dict[tuple[str, int], i
 def published_cut(lake: Lake) -> PublishedCut:
     """The newest cut."""
     return _published(read_newest_cut(lake))
+
+
+def newest_known_cut(lake: Lake, published: PublishedCut) -> int:
+    """The number of the newest cut that was published, also if `consistent_cuts` has lost its row."""
+    paths = lake.paths
+    committed, planned = (newest_version(lake, name, paths.app_id(name)) for name in (CUTS, "cut_plans"))
+    known = max(published.cut_id, committed or 0, (planned or 1) - 1)
+    if known or planned:
+        return known
+    mirrors = table_folders(lake.spark, f"{paths.home}/mirror")
+    steps = (committed_version(lake.spark, path, paths.app_id("steps")) or 0 for path in mirrors)
+    return max(steps, default=0) // VERSIONS_OF_CUT
+
+
+def require_published(lake: Lake, published: PublishedCut, *, mirrors: bool) -> None:
+    """Raises RestoredTableError if a later cut than `published` was published: Delta would skip the commits of cuts with its
+    number. With `mirrors`, also if a mirror does not exist, or in a local lake only at an earlier version: it would be
+    created from new rows only.
+
+    Call it without a begun cut. Mirrors of quarantined tables are skipped, because no cut changes them.
+    """
+    paths, quarantined, remedy = lake.paths, quarantined_tables(published.held), "with its name in `tables`"
+    folders = table_folders(lake.spark, f"{paths.home}/mirror") if mirrors and not paths.is_local else ()
+    versions = {TableName(row["database"], row["table"]): row["version"] for row in published.mirrors if mirrors}
+    lost = [
+        f"mirror/{name} (version {version})"
+        for name, version in versions.items()
+        if name not in quarantined
+        and not (has_version(paths.mirror(name), version) if paths.is_local else paths.mirror(name) in folders)
+    ]
+    if lost and (newest_version(lake, "cut_plans", paths.app_id("cut_plans")) or 0) > published.cut_id:
+        lost = []  # without a lock, another run has begun a cut meanwhile, or even published it
+    if (known := newest_known_cut(lake, published)) > published.cut_id and known > published_cut(lake).cut_id:
+        lost, remedy = [f"cut {known} in consistent_cuts"], "without `tables`, which makes all mirrors again"
+    if lost:
+        raise RestoredTableError(
+            f"the lake lacks {', '.join(lost[:3])}{' …' if lost[3:] else ''}: it was removed, or replaced by an older copy. "
+            f"No cut was made. Put the complete folder back, or run {paths.pipeline}_rebuild {remedy} "
+            "(`cdc-pipeline docs operations removed`)",
+            pipeline=paths.pipeline,
+        )
 
 
 def cut_at(lake: Lake, tso: int) -> PublishedCut:

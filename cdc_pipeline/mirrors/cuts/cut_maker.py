@@ -14,7 +14,14 @@ from cdc_pipeline.mirrors.changes.held_rows import (
     approved_statements,
     resumed_tables,
 )
-from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, StreamProgress, published_cut, read_progress
+from cdc_pipeline.mirrors.changes.progress import (
+    NO_CUT,
+    PublishedCut,
+    StreamProgress,
+    published_cut,
+    read_progress,
+    require_published,
+)
 from cdc_pipeline.mirrors.changes.window import Window, next_window, pending_changes
 from cdc_pipeline.mirrors.cuts.cut_execution import CutExecution
 from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
@@ -69,7 +76,8 @@ class CutMaker:
     def advance(self, up_to: int | None = None) -> CutReport:
         """Finishes a begun cut, then advances all mirrors to the newest resolved TSO, or to `up_to` if that is lower.
 
-        Raises LakeError if the log of a table is damaged, or a mirror that the cut changes was restored (RESTORE).
+        Raises LakeError if the log of a table is damaged, if the newest cut or one of its mirrors was removed, or if a
+        mirror that the cut changes was restored (RESTORE).
         """
         started = time.monotonic()
         require_intact_logs(self.lake.paths.own_tables)
@@ -83,6 +91,8 @@ class CutMaker:
             self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
             report = self._resume(begun, published, streams)
             published = published_cut(self.lake)
+        # with `up_to` the mirrors are clones, whose versions start at 0
+        require_published(self.lake, published, mirrors=up_to is None)
         inputs = self._inputs()
         resumes = bool(resumed_tables(published.held, inputs.approved))
         selection_changed = published.cut_id > 0 and published.selection != self.selection

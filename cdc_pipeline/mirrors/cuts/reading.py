@@ -24,7 +24,7 @@ from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.paths import LakePaths, path_segment, remove_folder, subfolders
+from cdc_pipeline.lake.paths import LakePaths, path_segment, remove_folder, table_folders
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 from cdc_pipeline.mirrors.changes.held_rows import APPROVALS, applied_statements, approved_statements, resumed_tables
 from cdc_pipeline.mirrors.changes.progress import (
@@ -296,12 +296,11 @@ def mirror_paths(lake: Lake, entries: Iterable[MirrorEntry]) -> dict[str, str]:
             missing[entry.mirror_id] = entry.name
     if missing:
         for kind in ("mirror", "dropped"):
-            for database in subfolders(lake.spark, f"{lake.paths.home}/{kind}"):
-                for path in subfolders(lake.spark, database):
-                    mirror_id = _mirror_id(lake.spark, path)
-                    if mirror_id is not None and mirror_id in missing:
-                        found[mirror_id] = path
-                        del missing[mirror_id]
+            for path in table_folders(lake.spark, f"{lake.paths.home}/{kind}"):
+                mirror_id = _mirror_id(lake.spark, path)
+                if mirror_id is not None and mirror_id in missing:
+                    found[mirror_id] = path
+                    del missing[mirror_id]
     if missing:
         lost = ", ".join(map(str, missing.values()))
         raise LostMirrorError(f"mirrors of this cut are no longer in the lake: {lost}", pipeline=lake.paths.pipeline)

@@ -18,7 +18,7 @@ _PARTS = 100_000
 """Maximum number of commits of a step."""
 _STEPS = 1_000_000
 """Maximum number of steps of a cut."""
-_VERSIONS = _PARTS * _STEPS
+VERSIONS_OF_CUT = _PARTS * _STEPS
 """Versions reserved for a cut."""
 _MOST = 2**63 - 1
 
@@ -33,13 +33,13 @@ class CutCommits:
     def step(self, index: int) -> StepCommits:
         """The commits of a step. Raises LakeError if the step or the cut has no version left."""
         # index _STEPS is allowed: `DropMirror` commits with the first version after its own step
-        if not 0 <= index <= _STEPS or (self.cut_id + 1) * _VERSIONS > _MOST:
+        if not 0 <= index <= _STEPS or (self.cut_id + 1) * VERSIONS_OF_CUT > _MOST:
             raise LakeError(
                 f"step {index} of cut {self.cut_id} has no commit version: a cut has at most {_STEPS} steps, and a lake "
-                f"has at most {_MOST // _VERSIONS - 1} cuts",
+                f"has at most {_MOST // VERSIONS_OF_CUT - 1} cuts",
                 pipeline=self.pipeline,
             )
-        first = self.cut_id * _VERSIONS + index * _PARTS
+        first = self.cut_id * VERSIONS_OF_CUT + index * _PARTS
         return StepCommits(f"cdc:{self.pipeline}:steps", first, {**self.note, "step": index}, self.pipeline)
 
 

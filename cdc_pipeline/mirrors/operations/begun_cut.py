@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.faults import affects_all_tables
-from cdc_pipeline.lake.paths import first_line, subfolders
+from cdc_pipeline.lake.paths import first_line, table_folders
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -56,11 +56,7 @@ def move_mirrors_back(lake: Lake, published: PublishedCut) -> None:
     current = mirror_paths(lake, entries)
     wanted = {current[entry.mirror_id]: entry.path for entry in entries}
     displaced = {path: target for path, target in wanted.items() if path != target}
-    folders = [
-        path
-        for database in subfolders(lake.spark, f"{lake.paths.home}/mirror")
-        for path in subfolders(lake.spark, database)
-    ]
+    folders = table_folders(lake.spark, f"{lake.paths.home}/mirror")
     unknown = [path for path in folders if path not in wanted and table_state(lake.spark, path) is not None]
     # two mirrors may have swapped paths, so all of them leave first
     away = f"{lake.paths.home}/dropped/given-up-{uuid.uuid4().hex[:8]}"

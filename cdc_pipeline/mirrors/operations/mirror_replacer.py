@@ -22,7 +22,7 @@ from cdc_pipeline.lake.delta import (
 from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.lake.restored_tables import require_not_restored
+from cdc_pipeline.lake.restored_tables import foreign_commit, require_not_restored
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, missing_features
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
@@ -48,7 +48,7 @@ class TableRebuild:
 
     table: str
     before: str | None
-    """The content hash in the lake, UNREADABLE, or None if the lake did not have the table."""
+    """The content hash in the lake, UNREADABLE, the commit of another writer, or None if the lake did not have the table."""
     after: str | None
     """The content hash of the rebuilt table, or None if upstream has no such table."""
 
@@ -94,11 +94,11 @@ class MirrorReplacer:
         return tables, changed
 
     def _lake_hash(self, path: str) -> str | None:
-        """The content hash of a mirror in the lake; UNREADABLE if data files are lost or it was restored, so that it
-        is replaced."""
+        """The content hash of a mirror in the lake. If another writer changed it, data files are lost or it was restored,
+        another text, so that it is replaced."""
         try:
             require_not_restored(self.lake, path)
-            return self._mirror_hash(path)
+            return foreign_commit(self.lake, path) or self._mirror_hash(path)
         except Exception as error:
             if affects_all_tables(error) or table_state(self.lake.spark, path) is None:
                 raise

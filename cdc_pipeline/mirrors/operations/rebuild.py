@@ -22,14 +22,17 @@ from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once
 from cdc_pipeline.lake.paths import LakePaths, remove_folder
+from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.held_rows import APPROVALS, applied_statements
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
     PublishedCut,
     StreamProgress,
+    newest_known_cut,
     published_cut,
     read_progress,
+    require_published,
 )
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import update_held_statements
@@ -137,7 +140,13 @@ class Rebuilder:
         """
         # chosen tables cannot replace what a cut has begun in the others
         abandoned = finish_begun_cut(self.maker, abandon=not patterns)
-        published = published_cut(self._lake)
+        published, streams = published_cut(self._lake), read_progress(self._lake)
+        if not patterns and (lost := newest_known_cut(self._lake, published)) > published.cut_id:
+            if streams.without_watermark:
+                raise LakeError(f"no cut can be made: {streams.blocking_reason()}", pipeline=self._lake.paths.pipeline)
+            # the lost cut, without its mirrors: all of them are made again
+            abandoned, published = True, PublishedCut(lost, streams.resolved_tso, streams.last_batch, ())
+        require_published(self._lake, published, mirrors=False)
         if published is NO_CUT:
             raise LakeError("no cut is published yet: run the ingest first", pipeline=self._lake.paths.pipeline)
         if patterns and published.selection != self.maker.selection:
@@ -146,7 +155,6 @@ class Rebuilder:
                 pipeline=self._lake.paths.pipeline,
             )
         scope = chosen_scope(self.maker, patterns, published) if patterns else ALL
-        streams = read_progress(self._lake)
         borrowed = _BORROWED if scope.is_all else _BORROWED | {"watermarks", "batches"}
         with self._scratch_lake(borrowed if releases is None else borrowed - {RELEASES}) as scratch:
             if releases is not None:
@@ -276,7 +284,7 @@ class Rebuilder:
     def _require_unchanged(self, rebuilt: RebuiltTables) -> None:
         """Raises TransientError if another run has written since the rebuild began, as it can on lakes without a lock."""
         published = published_cut(self._lake)
-        is_other = published.cut_id != rebuilt.published.cut_id
+        is_other = published.cut_id > rebuilt.published.cut_id  # lower if the lake has lost that cut
         is_other |= not rebuilt.abandoned and is_begun(self._lake, published)
         if rebuilt.scope.is_all:
             is_other |= read_progress(self._lake).last_batch != rebuilt.report.streams.last_batch
@@ -303,7 +311,7 @@ class Rebuilder:
             # cuts write those: of a row's bad values each cut rejects the last one, and the lake had more cuts
             frames = [frame.where(F.col("rule") != VALUE_HAS_TYPE) for frame in frames]
         before, after = (content_hash(frame, without) for frame in frames)
-        return TableRebuild(table, before, after)
+        return TableRebuild(table, foreign_commit(self._lake, self._lake.paths.table(table)) or before, after)
 
 
 def _scoped_report(report: CutReport, scope: Scope, published: PublishedCut) -> CutReport:

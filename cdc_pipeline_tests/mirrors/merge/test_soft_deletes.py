@@ -205,7 +205,7 @@ def test_what_is_counted_and_checked_is_what_upstream_has(ingested: Ingested, sp
     assert {entry.name.table: entry.rows for entry in entries} == live
     counts = ingested.reports[1].changed[TableName("db", "s")]
     assert (counts.inserted, counts.updated, counts.deleted) == (1, 1, 2)
-    assert [(check.passed, check.description) for check in mirror_checks(spark, ingested.paths)] == [(True, None)] * 2
+    assert [(check.passed, check.description) for check in mirror_checks(spark, ingested.paths)] == [(True, None)] * 3
 
 
 def test_read_cut_gives_what_upstream_had(ingested: Ingested, spark: SparkSession) -> None:

@@ -12,6 +12,7 @@ from delta.tables import DeltaTable
 import cdc_pipeline
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, NOT_APPLIED
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -97,21 +98,38 @@ def test_the_lake_has_changed_meanwhile(stream: Stream, patterns: Sequence[str])
 
 def test_a_mirror_that_a_rebuild_began_to_create_has_a_gap(stream: Stream) -> None:
     """A cut may follow before the rebuild is repeated."""
-    lake, table = Lake(stream.spark, stream.paths), TableName("db", "t")
-    shutil.rmtree(stream.paths.mirror(table))
-    with patch.object(mirror_replacer, "append_once", side_effect=RuntimeError("killed")), pytest.raises(RuntimeError):
-        _rebuilt(stream, ("db.t",))
-    stream.write_slice(20, put("t", 15, "2", "b"))
+    lake, table = Lake(stream.spark, stream.paths), TableName("db", "late")
+    stream.write_slice(20, create("late", 3), put("late", 5, "1", "a"))
     stream.run()
-    assert _published(stream)["t"] == [(2, "b")]
+    assert "late" not in _published(stream)
+    _killed_while_creating(stream, "db.late")
+    stream.write_slice(30, put("late", 25, "2", "b"))
+    stream.run()
+    assert _published(stream)["late"] == [(2, "b")]
 
     def gaps() -> list[str]:
         entries = published_entries(published_cut(lake), lake.paths)
         return [text for entry in entries if entry.name == table for text in entry.gaps]
 
     assert gaps() == ["a rebuild that creates the mirror has not finished: run it again"]
-    assert _rebuilt(stream, ("db.t",)) == (["mirror/db.t"], 3)
-    assert (_published(stream)["t"], gaps()) == ([(1, "a"), (2, "b")], [])
+    assert _rebuilt(stream, ("db.late",)) == (["mirror/db.late"], 4)
+    assert (_published(stream)["late"], gaps()) == ([(1, "a"), (2, "b")], [])
+
+
+def test_no_cut_follows_a_rebuild_that_began_to_create_a_published_mirror(stream: Stream) -> None:
+    shutil.rmtree(stream.paths.mirror(TableName("db", "t")))
+    _killed_while_creating(stream, "db.t")
+    stream.write_slice(20, put("t", 15, "2", "b"))
+    with pytest.raises(RestoredTableError, match=r"the lake lacks mirror/db\.t \(version 1\)"):
+        stream.run()
+    assert _rebuilt(stream, ("db.t",)) == (["mirror/db.t"], 2)
+    stream.run()
+    assert _published(stream)["t"] == [(1, "a"), (2, "b")]
+
+
+def _killed_while_creating(stream: Stream, table: str) -> None:
+    with patch.object(mirror_replacer, "append_once", side_effect=RuntimeError("killed")), pytest.raises(RuntimeError):
+        _rebuilt(stream, (table,))
 
 
 def test_what_only_a_rebuild_applies_is_recorded(stream: Stream) -> None:

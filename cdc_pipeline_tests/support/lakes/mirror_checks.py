@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
+from cdc_pipeline.checks.own_commits import own_commits_result
 from cdc_pipeline.checks.schema_matches_ddl import schema_result
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
@@ -30,9 +32,16 @@ def report_of(spark: SparkSession, paths: LakePaths) -> CutReport:
 
 def mirror_checks(
     spark: SparkSession, paths: LakePaths, most_rows: int = 1000
-) -> tuple[dg.AssetCheckResult, dg.AssetCheckResult]:
-    """The results of `keys_hold` and `schema_matches_ddl`."""
+) -> tuple[dg.AssetCheckResult, dg.AssetCheckResult, dg.AssetCheckResult]:
+    """The results of `keys_hold`, `schema_matches_ddl` and `only_own_commits`."""
     report = report_of(spark, paths)
     names = [str(entry.name) for entry in report.mirrors]
     keys = keys_hold_result(Lake(spark, paths), report, KeysToCheck({}, most_rows, names), CUTS)
-    return keys, schema_result(Lake(spark, paths), report, names, RecentAnswers(), CUTS)
+    schemas = schema_result(Lake(spark, paths), report, names, RecentAnswers(), CUTS)
+    return keys, schemas, own_commits_result(Lake(spark, paths), all_tables(Lake(spark, paths)), CUTS)
+
+
+def all_tables(lake: Lake) -> list[str]:
+    """The paths of the tables below the pipeline's folder."""
+    home = Path(lake.paths.home)
+    return sorted(str(log.parent.relative_to(home)) for log in home.rglob("_delta_log"))
