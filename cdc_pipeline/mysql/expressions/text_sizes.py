@@ -30,7 +30,7 @@ _MOST_DECLARED = 1000
 
 
 def size_condition(text: str, schema: TableSchema) -> str | None:
-    """A Spark boolean, never NULL: whether the row is so short that the expression makes at most its share of `MAX_MADE_BYTES`.
+    """A Spark boolean, never NULL: whether the row is so short that the expression keeps to its share of `MAX_MADE_BYTES`.
 
     None: each row is. Raises ExpressionError if no row is, or if a function has too many long arguments.
     """
