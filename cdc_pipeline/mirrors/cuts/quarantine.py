@@ -99,10 +99,11 @@ def _times_recorded(lake: Lake, planned: PlannedCut, failure: StepFailure) -> in
 def record_ended_steps(lake: Lake, planned: PlannedCut, policy: QuarantinePolicy, run_id: str) -> list[StepFailure]:
     """Records a failure of each step that ran when the process of an earlier run or its JVM ended (`StepRunner.marks`).
 
-    Returns these failures. Those with which a table is quarantined are `last` and not recorded yet.
+    Returns these failures. Those with which a table is quarantined (`is_last`) are not recorded yet.
     """
-    failures = []
-    for mark in subfolders(lake.spark, lake.paths.running):
+    failures, marks = [], subfolders(lake.spark, lake.paths.running)
+    remove_folder(lake.spark, lake.paths.running)
+    for mark in marks:
         plan_id, _, index = mark.rsplit("/", 1)[1].rpartition("-")
         if plan_id == planned.plan_id:
             step = planned.plan.steps[int(index)]
@@ -113,7 +114,6 @@ def record_ended_steps(lake: Lake, planned: PlannedCut, policy: QuarantinePolicy
             failures.append(replace(failure, is_last=is_last))
     if recorded := [failure for failure in failures if not failure.is_last]:
         record_failures(lake, planned, recorded, run_id)
-    remove_folder(lake.spark, lake.paths.running)
     return failures
 
 
