@@ -36,6 +36,8 @@ COUNTED_ONLY = (HEARTBEAT, TRANSACTION, QUERY_TEXT, EMPTY)
 """Kinds that are only counted, and in no table but `raw_topic_snapshot`."""
 
 RECORD_COLUMNS = (*BATCH_POSITION, "timestamp")
+_NAME_WITH_ESCAPE = r'"(?:database|table|dbName|schemaName|tableName)"\s*:\s*"[^"]*\\u[dD][89a-fA-F]'
+"""A message with a surrogate in a name."""
 
 CHANGE_COLUMNS = (
     *RECORD_COLUMNS,
@@ -107,6 +109,10 @@ def is_event() -> Column:
 def dead_letters(decoded: DataFrame) -> DataFrame:
     """Rows of `dead_letters`, one per record that breaks a rule, with its bytes as received.
 
-    `column`: the field of the rule, null for a rule over several.
+    `column`: the field of the rule, null for a rule over several. `database` and `table` are null if a name has an escape of
+    half a surrogate pair, which no upstream name has.
     """
-    return decoded.where(F.col("kind") == DEAD).select(*DEAD_LETTER_COLUMNS)
+    # Spark decodes half of a surrogate pair to `?`, which may be the name of another table
+    has_half = (F.col("rule") == "escapes_are_characters") & F.col("value").cast("string").rlike(_NAME_WITH_ESCAPE)
+    names = {name: F.when(~F.coalesce(has_half, F.lit(False)), F.col(name)) for name in ("database", "table")}
+    return decoded.where(F.col("kind") == DEAD).withColumns(names).select(*DEAD_LETTER_COLUMNS)

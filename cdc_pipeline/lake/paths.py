@@ -109,6 +109,11 @@ class LakePaths:
         """The folder of the notes about unfinished folder moves (`folder_moves`)."""
         return f"{self.home}/.moves"
 
+    @property
+    def running(self) -> str:
+        """The folder of the marks of running steps (`StepRunner`)."""
+        return f"{self.home}/.running"
+
     def dropped_mirror(self, name: TableName, suffix: str) -> str:
         """The path of a dropped mirror; `suffix` distinguishes several of the same name."""
         return f"{self.home}/dropped/{path_segment(name.database)}/{path_segment(name.table)}@{path_segment(suffix)}"

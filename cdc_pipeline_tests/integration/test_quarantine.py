@@ -24,6 +24,7 @@ from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.lakes.kills import Killed, Killer, ingested_with_kills
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, TYPES, change, create, put, update
 from cdc_pipeline_tests.support.lakes.story_lake import as_a_new_process
 from cdc_pipeline_tests.support.lakes.stream import Stream
@@ -41,7 +42,7 @@ class BrokenError(Exception):
 
 
 @contextmanager
-def broken(*tables: str, error: type[Exception] = BrokenError) -> Iterator[None]:
+def broken(*tables: str, error: type[BaseException] = BrokenError) -> Iterator[None]:
     """Makes each merge into the mirrors of these names fail."""
     apply = RowMerger.apply
 
@@ -187,6 +188,43 @@ def test_errors_that_no_table_causes_quarantine_none(stream: Stream, error: type
     assert recorded_errors(Lake(stream.spark, stream.paths), TableName("db", "a")) == []
     stream.run()
     assert (_quarantined(stream), stream.rows("a"), stream.rows("b")) == ({}, [(1, "one")], [(1, "one")])
+
+
+class NoMemoryError(Exception):
+    """An error as of Java's memory."""
+
+    def __str__(self) -> str:
+        return "java.lang.OutOfMemoryError: Java heap space"
+
+
+@pytest.mark.parametrize("error", [Killed, NoMemoryError])
+def test_a_table_whose_step_ends_the_process(stream: Stream, error: type[BaseException]) -> None:
+    """Also a step that has run beside it, in the first run only, is not quarantined."""
+    stream.write_slice(10, put("a", 5, "1", "one"), put("b", 5, "1", "one"), put("x", 5, "1", "one"))
+    with broken("a", "b", error=error), pytest.raises(error):
+        stream.run()
+    with broken("a", error=error):
+        for _ in range(2):
+            with pytest.raises(error):
+                stream.run()
+        lines = stream.run()
+    errors = recorded_errors(Lake(stream.spark, stream.paths), TableName("db", "a"))
+    assert errors == ["ProcessEndedError: the process or its JVM ended (step 0, version 0 of the mirror)"] * 3
+    assert any("db.a is quarantined: ApplyRows of db.a failed 3 times in cut 2: Process" in line for line in lines)
+    assert (sorted(_quarantined(stream)), stream.rows("b"), stream.rows("x")) == (["a"], [(1, "one")], [(1, "one")])
+    assert lake_balance(Lake(stream.spark, stream.paths)).is_balanced
+    assert Rebuilder(_maker(stream)).rebuild(["db.a"]).cut_id == 3
+    assert (_quarantined(stream), stream.rows("a")) == ({}, [(1, "one")])
+
+
+def test_ends_of_the_process_at_other_places_quarantine_none(stream: Stream) -> None:
+    """A kill before each commit, most of them in the steps of one table."""
+    columns = ", ".join(
+        f"ADD COLUMN n{number} INT AS ({before})" for number, before in enumerate(("id", "n0", "n1", "n2"))
+    )
+    stream.write_slice(10, put("a", 5, "1", "one"), change(f"ALTER TABLE a {columns}", 6), put("a", 7, "2", "two"))
+    assert ingested_with_kills(stream.spark, stream.paths, stream.folder / "captures", Killer()) > 8
+    assert (_quarantined(stream), len(stream.rows("a"))) == ({}, 2)
 
 
 def test_no_table_is_quarantined_if_all_fail(stream: Stream) -> None:

@@ -18,7 +18,12 @@ from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements, store_outcomes
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
-from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy, record_failures, without_failed_tables
+from cdc_pipeline.mirrors.cuts.quarantine import (
+    QuarantinePolicy,
+    record_ended_steps,
+    record_failures,
+    without_failed_tables,
+)
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
 from cdc_pipeline.mirrors.deliveries.copies import ROW_POSITION
 from cdc_pipeline.mirrors.execution.step_runner import StepResult, StepResults, StepRunner
@@ -159,7 +164,16 @@ class CutExecution:
         steps = RowMerger(self.lake, planned.settings.time_zone, view, found, planned.settings.columns.salt)
         note = self._note(planned.window)
         commits = CutCommits(self.lake.paths.pipeline, planned.window.cut_id, note)
-        runner = StepRunner(self.lake, planned.plan.steps, row_sets, commits, steps, self.threads)
+        ended = record_ended_steps(self.lake, planned, self.quarantine_policy, self.run_id) if resumed else []
+        for failure in ended:
+            self.report(
+                f"an earlier run ended in {type(failure.step).__name__} {failure.step.state.name}: {failure.error}"
+            )
+        given_up = {failure.index: failure.error for failure in ended if failure.is_last}
+        # a mark takes long in a remote folder, so a first run has none there
+        marks = f"{self.lake.paths.running}/{planned.plan_id}" if resumed or self.lake.paths.is_local else None
+        threads = 1 if ended else self.threads  # so that the next end shows which of several steps caused it
+        runner = StepRunner(self.lake, planned.plan.steps, row_sets, commits, steps, threads, marks, given_up)
         try:
             done = runner.run(self.report)
             if done.skipped:

@@ -1,21 +1,23 @@
 """Quarantine: if a table's step fails in several runs, the cut is published without the table.
 
-Each failure is a row of `cut_failures`, also when the run fails. A quarantined table is held like one that `ddl_policy`
-holds (`changes.held_rows`): its rows and statements from the failed step on wait until a rebuild.
+Each failure is a row of `cut_failures`, also when the run fails. If a process or its JVM ends while steps run, the next run
+records a failure of each. A quarantined table is held like one that `ddl_policy` holds (`changes.held_rows`): its rows and
+statements from the failed step on wait until a rebuild.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
-from cdc_pipeline.lake.delta import Commit
+from cdc_pipeline.lake.delta import Commit, table_state
+from cdc_pipeline.lake.paths import remove_folder, subfolders
 from cdc_pipeline.lake.tables.ddl_history import HELD
+from cdc_pipeline.mirrors.execution.step_runner import StepFailure
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.steps import ApplyRows, touched_names
 from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-    from cdc_pipeline.mirrors.execution.step_runner import StepFailure
     from cdc_pipeline.mysql.model.table import TableName
 
 FAILURES = "cut_failures"
@@ -36,6 +37,10 @@ _SCHEMA = (
     "plan_id STRING, cut_id BIGINT, `database` STRING, `table` STRING, step INT, kind STRING, error STRING, run_id STRING, "
     "failed_at TIMESTAMP"
 )
+
+
+class ProcessEndedError(Exception):
+    """The process that ran a step, or its JVM, ended: it had no memory, or was killed."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +80,41 @@ def record_failures(
     number = int(now.timestamp() * 1_000_000)
     commit = Commit(f"cdc:{lake.paths.pipeline}:{FAILURES}:{planned.plan_id}", number, {"run_id": run_id})
     append_rows(lake, FAILURES, small_table(rows, _SCHEMA), commit)
-    recorded = read_rows(lake, FAILURES, ("plan_id", "=", planned.plan_id), columns=["database", "table", "failed_at"])
-    times = Counter((database, table) for database, table, _ in {tuple(row.values()) for row in recorded})
-    names = {failure.step.state.name for failure in failures}
-    return {name: times[name.database, name.table] for name in names}
+    return {failure.step.state.name: _times_recorded(lake, planned, failure) for failure in failures}
+
+
+def _times_recorded(lake: Lake, planned: PlannedCut, failure: StepFailure) -> int:
+    """How often the table has failed in this plan. Ends of a process count only at the same place, and not as failures."""
+    name, ended = failure.step.state.name, ProcessEndedError.__name__
+    counted = (name.database, name.table, failure.message if isinstance(failure.error, ProcessEndedError) else None)
+    return len(
+        {
+            row["failed_at"]
+            for row in read_rows(lake, FAILURES, ("plan_id", "=", planned.plan_id))
+            if counted == (row["database"], row["table"], row["error"] if row["error"].startswith(ended) else None)
+        }
+    )
+
+
+def record_ended_steps(lake: Lake, planned: PlannedCut, policy: QuarantinePolicy, run_id: str) -> list[StepFailure]:
+    """Records a failure of each step that ran when the process of an earlier run or its JVM ended (`StepRunner.marks`).
+
+    Returns these failures. Those with which a table is quarantined (`is_last`) are not recorded yet.
+    """
+    failures, marks = [], subfolders(lake.spark, lake.paths.running)
+    remove_folder(lake.spark, lake.paths.running)
+    for mark in marks:
+        plan_id, _, index = mark.rsplit("/", 1)[1].rpartition("-")
+        if plan_id == planned.plan_id:
+            step = planned.plan.steps[int(index)]
+            mirror = table_state(lake.spark, lake.paths.mirror(step.state.name))
+            place = f"step {index}, version {mirror and mirror.version} of the mirror"
+            failure = StepFailure(int(index), step, ProcessEndedError(f"the process or its JVM ended ({place})"))
+            is_last = _times_recorded(lake, planned, failure) + 1 >= policy.limit(step.state.name)
+            failures.append(replace(failure, is_last=is_last))
+    if recorded := [failure for failure in failures if not failure.is_last]:
+        record_failures(lake, planned, recorded, run_id)
+    return failures
 
 
 def recorded_errors(lake: Lake, name: TableName) -> list[str]:

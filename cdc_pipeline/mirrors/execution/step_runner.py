@@ -6,8 +6,11 @@ CREATE, run in order.
 
 from __future__ import annotations
 
+import contextlib
+import re
 import threading
 import time
+import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,7 +18,7 @@ from typing_extensions import assert_never
 
 from cdc_pipeline.lake.delta import commit_metadata, table_state
 from cdc_pipeline.lake.faults import affects_all_tables
-from cdc_pipeline.lake.paths import first_line
+from cdc_pipeline.lake.paths import first_line, hadoop_path
 from cdc_pipeline.mirrors.execution.alter_columns import change_columns
 from cdc_pipeline.mirrors.execution.mirror_folders import MirrorFolders
 from cdc_pipeline.mirrors.execution.row_moves import delete_rows, exchange_rows, restore_rows
@@ -47,7 +50,9 @@ from cdc_pipeline.mirrors.model.steps import (
 from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.merge.net_changes import RowSet
@@ -66,6 +71,7 @@ _StepInPlace: TypeAlias = (
 )
 """Steps that leave the mirror in its folder."""
 _LONGEST_ERROR = 500
+_JVM_ENDS = re.compile(r"OutOfMemoryError|SparkContext (was|has been) (shut ?down|stopped)")
 
 
 @dataclass
@@ -84,6 +90,8 @@ class StepFailure:
     index: int
     step: Step
     error: Exception
+    is_last: bool = False
+    """Whether the step is not tried again."""
 
     @property
     def message(self) -> str:
@@ -115,6 +123,10 @@ class StepRunner:
     """Merges the rows of ApplyRows steps."""
     threads: int
     """The number of threads (`merge_threads`)."""
+    marks: str | None = None
+    """The beginning of the paths for `_marked`, before the index of the step. None: no marks."""
+    given_up: Mapping[int, Exception] = field(default_factory=dict)
+    """Steps that fail without running, each with its error."""
 
     def run(self, report: Callable[[str], None]) -> StepResults:
         """Runs all steps, except those that depend on a failed one.
@@ -137,6 +149,8 @@ class StepRunner:
                     continue
                 started = time.monotonic()
                 try:
+                    if index in self.given_up:
+                        raise self.given_up[index]
                     result = self._run(index, step, folders)
                 except Exception as error:
                     if affects_all_tables(error):
@@ -183,7 +197,8 @@ class StepRunner:
                 | ChangeSourceRows()
             ):
                 if self._is_in_place(context.path, step, folders):
-                    self._run_in_place(index, step, context, result)
+                    with _marked(self.lake.spark, self.marks and f"{self.marks}-{index}"):
+                        self._run_in_place(index, step, context, result)
                 elif isinstance(step, ApplyRows):
                     result.counts = self.rows.recount(step, self.row_sets[index])
             case _:
@@ -248,3 +263,21 @@ class StepRunner:
         if table is not None and has_row_gaps(table):
             # the gaps were about rows that no longer exist
             commit_metadata(self.lake.spark, path, commits(1), properties=no_row_gaps())
+
+
+@contextlib.contextmanager
+def _marked(spark: SparkSession, folder: str | None) -> Iterator[None]:
+    """Keeps an empty folder while a step runs. If the process or its JVM ends, it remains for the next run."""
+    if folder is None:
+        yield
+        return
+    filesystem, path = hadoop_path(spark, folder)
+    filesystem.mkdirs(path)
+    try:
+        yield
+    except Exception as error:
+        if not _JVM_ENDS.search("".join(traceback.format_exception(error))):
+            with contextlib.suppress(Exception):
+                filesystem.delete(path, False)
+        raise
+    filesystem.delete(path, False)

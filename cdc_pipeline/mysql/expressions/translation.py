@@ -18,6 +18,7 @@ gives the likely value or NULL. These values are doubtful:
 - local times that the clock of the zone shows twice or never, where an instant is needed
 - NULL in a NOT NULL date column, which stands for a zero date upstream. In a nullable column NULL is not doubtful
 - values that do not fit a column (`translate_assignment`): a server without strict mode stores a different value
+- more text than `text_sizes.MAX_MADE_BYTES`: NULL, and none of it is made
 
 The translation assumes the server's defaults `div_precision_increment` = 4 and `default_week_format` = 0, and an SQL
 mode without ANSI_QUOTES, PIPES_AS_CONCAT, NO_BACKSLASH_ESCAPES and NO_UNSIGNED_SUBTRACTION.
@@ -25,10 +26,11 @@ mode without ANSI_QUOTES, PIPES_AS_CONCAT, NO_BACKSLASH_ESCAPES and NO_UNSIGNED_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.expressions.stored_values import stored_value
+from cdc_pipeline.mysql.expressions.text_sizes import size_condition
 from cdc_pipeline.mysql.expressions.time_zones import checked_zone
 from cdc_pipeline.mysql.expressions.values import (
     Context,
@@ -78,7 +80,7 @@ def translate(expression: str, schema: TableSchema, time_zone: str, now: Now | N
 
     Raises ExpressionError if the expression has no exact equivalent in Spark SQL.
     """
-    return _expression(value_of(expression, _context(schema, time_zone, now)))
+    return _bounded(value_of(expression, _context(schema, time_zone, now)), expression, schema)
 
 
 def translate_assignment(
@@ -86,10 +88,13 @@ def translate_assignment(
 ) -> SparkExpression:
     """The value that a column stores when it is assigned the expression: of the column's Spark type, rounded and padded.
 
-    The other arguments and errors are those of `translate`.
+    The other arguments and errors are those of `translate`. Raises ExpressionError, too, if the column's own expression
+    reads the column.
     """
-    context = _context(schema, time_zone, now)
-    return _expression(stored_value(value_of(expression, context), column.type, context))
+    own = column.expression if column.default is None else column.default.value
+    is_own = not column.has_constant_default and expression == own
+    context = replace(_context(schema, time_zone, now), computed=column.name if is_own else None)
+    return _bounded(stored_value(value_of(expression, context), column.type, context), expression, schema)
 
 
 def translate_condition(expression: str, schema: TableSchema, time_zone: str) -> SparkExpression:
@@ -98,14 +103,20 @@ def translate_condition(expression: str, schema: TableSchema, time_zone: str) ->
     Raises ExpressionError as `translate` does.
     """
     value = value_of(expression, _context(schema, time_zone, None), size_factor=_CONDITION_SIZE_FACTOR)
-    return SparkExpression(to_condition(value), ValueKind.INTEGER, value.doubt)
+    return _bounded(replace(value, sql=to_condition(value)), expression, schema, size_factor=_CONDITION_SIZE_FACTOR)
 
 
 def _context(schema: TableSchema, time_zone: str, now: Now | None) -> Context:
     return Context(schema, checked_zone(time_zone), now)
 
 
-def _expression(value: Value) -> SparkExpression:
-    if (size := max(len(value.sql), len(value.doubt or ""))) > MAX_TRANSLATED_CHARACTERS:
-        raise ExpressionError(limit_message("characters of the translation", size, MAX_TRANSLATED_CHARACTERS))
-    return SparkExpression(value.sql, value.kind, value.doubt)
+def _bounded(value: Value, text: str, schema: TableSchema, *, size_factor: int = 1) -> SparkExpression:
+    """The value where its expression does not make too much text, else NULL and doubtful."""
+    sql, doubt, limit = value.sql, value.doubt, MAX_TRANSLATED_CHARACTERS * size_factor
+    if (condition := size_condition(text, schema)) is not None:
+        # a CASE evaluates nothing behind a condition that is not met
+        sql = f"CASE WHEN {condition} THEN {sql} END"
+        doubt = f"CASE WHEN {condition} THEN {doubt or 'false'} ELSE true END"
+    if (size := max(len(sql), len(doubt or ""))) > limit:
+        raise ExpressionError(limit_message("characters of the translation", size, limit))
+    return SparkExpression(sql, value.kind, doubt)

@@ -108,6 +108,8 @@ class Context:
     """IANA zone of the upstream session."""
     now: Now | None
     """None: the expression has no current time."""
+    computed: str | None = None
+    """The column that the expression defines, which it cannot read."""
 
 
 # ---- Spark SQL text

@@ -150,6 +150,8 @@ class _Translator:
         column = self.context.schema.find(identifier.this)
         if column is None:
             raise ExpressionError(f"no column {identifier.this} in the table")
+        if column.name == self.context.computed:
+            raise ExpressionError(f"{column.name} depends on itself")
         return column_value(column, self.context.schema)
 
     # ---- operators

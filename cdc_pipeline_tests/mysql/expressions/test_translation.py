@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
+from cdc_pipeline.mysql.expressions.text_sizes import MAX_MADE_BYTES
 from cdc_pipeline.mysql.expressions.translation import (
     ExpressionError,
     Now,
@@ -257,6 +258,29 @@ def test_column_names_that_look_like_keywords_or_functions(spark: SparkSession) 
 def test_an_unknown_zone_is_rejected() -> None:
     with pytest.raises(ExpressionError, match="is not an IANA time zone"):
         translate("1", _schema("i int"), "Moon/Base")
+
+
+@pytest.mark.parametrize("definition", ["int as (a + 1)", "int as (`A` + 1) stored", "int default (a + 1)"])
+def test_the_own_expression_of_a_column_cannot_read_it(definition: str) -> None:
+    schema = _schema(f"b int, a {definition}")
+    own = schema.columns[1]
+    expression = own.expression or (own.default and own.default.value)
+    assert expression is not None
+    with pytest.raises(ExpressionError, match="a depends on itself"):
+        translate_assignment(expression, own, schema, "UTC")
+    # a change of its type reads its values before that
+    assert translate_assignment("`a`", own, schema, "UTC")
+
+
+@pytest.mark.parametrize("made", [1, 4])
+def test_the_expressions_of_a_row_share_the_largest_size(made: int) -> None:
+    schema = _schema("l longtext, v varchar(20)" + "".join(f", g{n} text as (l)" for n in range(made)))
+    limit = MAX_MADE_BYTES // made
+    assert translate("concat(l, v)", schema, "UTC").sql.endswith(f"<= {limit} THEN concat(`l`, `v`) END")
+    assert translate("concat(v, v)", schema, "UTC").doubtful is None
+    many = _schema(", ".join(f"l{number} text" for number in range(101)))
+    with pytest.raises(ExpressionError, match="long arguments of a function 101: at most 100"):
+        translate(f"concat({', '.join(many.column_names)})", many, "UTC")
 
 
 _NESTED = {
