@@ -19,10 +19,11 @@ EVENTS = (*CHECKS, RUN_FAILED)
 
 def _resolve_urls(context: dg.ResolutionContext, urls: object) -> list[str]:
     """The URLs with their templates rendered. Errors do not contain them."""
-    if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
-        raise ValueError("notify.urls: a list of texts is expected")
+    listed = urls if isinstance(urls, list) else [urls]
+    if not all(isinstance(url, str) for url in listed):
+        raise ValueError("notify.urls: text or a list of texts is expected")
     try:
-        return [SecretText(render_template(context, url)) for url in urls]
+        return [SecretText(render_template(context, url)) for url in listed]
     except Exception as error:
         raise ValueError(f"notify.urls cannot be rendered: {error}") from None
 
@@ -38,7 +39,7 @@ class NotifySettings(YamlModel):
         dg.Resolver(_resolve_urls, model_field_type=list[str], inject_before_resolve=False),
         Field(
             description="Secret: URLs of the channels, from the environment, in the form of Apprise "
-            "(https://appriseit.com/services/): Slack, e-mail, Teams, a JSON webhook and others. Empty texts are ignored."
+            "(https://appriseit.com/services/): Slack, e-mail, Teams, a JSON webhook and others. Empty ones are ignored."
         ),
     ]
     events: Annotated[
@@ -47,9 +48,7 @@ class NotifySettings(YamlModel):
     ] = list(EVENTS)  # noqa: RUF012  # pydantic copies it
     ui_url: Annotated[
         str,
-        Field(
-            description="Address of Dagster's UI, such as https://dagster.example.com, for links. Empty: no links.",
-        ),
+        Field(description="Address of Dagster's UI, such as https://dagster.example.com, for links. Empty: no links."),
     ] = ""
 
     @field_validator("urls")
