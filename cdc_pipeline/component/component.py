@@ -249,13 +249,13 @@ class CdcPipeline(dg.Component, YamlModel):
         ),
     ] = FreshnessSettings()
     notify: Annotated[
-        NotifySettings | None,
-        settings_resolver(NotifySettings, optional=True),
+        NotifySettings,
+        settings_resolver(NotifySettings),
         Field(
             description="Alerts to Slack, by e-mail, to a webhook and others. Empty: none.",
             examples=[{"urls": ["{{ env.ALERT_URL }}"], "ui_url": "https://dagster.example.com"}],
         ),
-    ] = None
+    ] = NotifySettings()
     maintenance_cron: Annotated[
         str,
         Field(
@@ -464,26 +464,24 @@ class CdcPipeline(dg.Component, YamlModel):
             approve_ddl_job(pipeline),
             maintain,
         ]
-        checks = [spec.key for definition in assets for spec in definition.check_specs]
-        names, limits = [job.name for job in jobs], self.freshness.limits
+        sensors = [
+            new_offsets_sensor(
+                pipeline,
+                follow if self.follow.enabled else ingest,
+                self.sensor.timing,
+                running=self.sensor.running,
+                follows=self.follow.enabled,
+            ),
+            new_tables_sensor(pipeline),
+        ]
+        if self.notify.urls:
+            checks = [spec.key for definition in assets for spec in definition.check_specs]
+            names = [job.name for job in jobs]
+            sensors.append(notify_sensor(pipeline, checks, names, self.freshness.limits, self.notify.settings))
         return dg.Definitions(
             assets=assets,
             resources={} if self.spark_resource else {OWN_SPARK: own_spark()},
             schedules=[maintenance_schedule(maintain, self.maintenance_cron)],
-            sensors=[
-                new_offsets_sensor(
-                    pipeline,
-                    follow if self.follow.enabled else ingest,
-                    self.sensor.timing,
-                    running=self.sensor.running,
-                    follows=self.follow.enabled,
-                ),
-                new_tables_sensor(pipeline),
-                *(
-                    []
-                    if self.notify is None
-                    else [notify_sensor(pipeline, checks, names, limits, self.notify.settings)]
-                ),
-            ],
+            sensors=sensors,
             jobs=jobs,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 import dagster as dg
 from pydantic import ConfigDict, Field, field_serializer, field_validator
@@ -17,7 +17,7 @@ from cdc_pipeline.sources.kafka.secret_text import HIDDEN, SecretText
 EVENTS = (*CHECKS, RUN_FAILED)
 
 
-def _resolve_urls(context: dg.ResolutionContext, urls: object) -> list[str]:
+def _resolve_urls(context: dg.ResolutionContext, urls: Any) -> list[str]:
     """The URLs with their templates rendered. Errors do not contain them."""
     listed = urls if isinstance(urls, list) else [urls]
     if not all(isinstance(url, str) for url in listed):
@@ -41,7 +41,7 @@ class NotifySettings(YamlModel):
             description="Secret: URLs of the channels, from the environment, in the form of Apprise "
             "(https://appriseit.com/services/): Slack, e-mail, Teams, a JSON webhook and others. Empty ones are ignored."
         ),
-    ]
+    ] = []  # noqa: RUF012  # pydantic copies it
     events: Annotated[
         list[str],
         Field(description=f"Names of the checks whose failures are sent, and `{RUN_FAILED}` for runs."),
@@ -54,16 +54,11 @@ class NotifySettings(YamlModel):
     @field_validator("urls")
     @classmethod
     def _validate_urls(cls, value: list[str]) -> list[str]:
-        urls = [SecretText(url) for url in value if url]
-        if not urls:
-            raise ValueError("no channel: one or more Apprise URLs are expected")
-        for number, url in enumerate(urls, 1):
-            if to_service(url) is None:
+        for number, url in enumerate(value, 1):
+            if url and to_service(url) is None:
                 # without the value, which is a secret
-                raise ValueError(
-                    f"number {number} is not a URL of Apprise: service://… is expected, such as mailto://…"
-                )
-        return [*urls]
+                raise ValueError(f"number {number} is not a URL of Apprise: service://… is expected")
+        return [SecretText(url) for url in value if url]
 
     @field_serializer("urls", when_used="json")
     def _redact_urls(self, value: list[str]) -> list[str]:
@@ -75,8 +70,6 @@ class NotifySettings(YamlModel):
         for event in value:
             if event not in EVENTS:
                 raise ValueError(f"{event!r} is not an event: some of {', '.join(EVENTS)} are expected")
-        if not value:
-            raise ValueError("[]: one or more events are expected")
         return value
 
     @field_validator("ui_url")
