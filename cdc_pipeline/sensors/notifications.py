@@ -116,7 +116,7 @@ def notify_sensor(
         with ThreadPoolExecutor(len(settings.urls)) as pool:
             told = list(pool.map(tell, settings.urls, _channels(context.cursor, len(settings.urls))))
         lines = [f"notify.urls, number {number}: {done}" for number, (_, done) in enumerate(told, 1) if done]
-        if any(channel.failures for channel, _ in told):
+        if lines and any(channel.failures for channel, _ in told):
             context.log.warning("; ".join(lines))
         cursor = _CURSOR.to_json(tuple(channel for channel, _ in told))
         return dg.SensorResult(skip_reason="; ".join(lines) or "nothing to report", cursor=cursor)
