@@ -47,7 +47,7 @@ def test_an_end_of_the_ranges(end: str, tmp_path: Path) -> None:
     uv = str(tmp_path / "tools/bin/uv")
     (tmp_path / "constraints").write_text(_CONSTRAINTS[end])
     wanted = tmp_path / "requirements.txt"
-    extras = ["--extra", "kafka", "--extra", "ui"]
+    extras = ["--extra", "kafka", "--extra", "notify", "--extra", "ui"]
     _run(
         [
             *(uv, "pip", "compile", "--quiet", str(_ROOT / "pyproject.toml"), *extras, *_ENDS[end]),
@@ -82,4 +82,5 @@ def _run(command: Sequence[str], timeout: float = 900) -> None:
 def test_every_dependency_has_a_lower_bound() -> None:
     declared = read_toml(_ROOT / "pyproject.toml")["project"]
     extras = declared["optional-dependencies"]
-    assert [found for found in (*declared["dependencies"], *extras["kafka"], *extras["ui"]) if ">=" not in found] == []
+    optional = [found for extra in ("kafka", "notify", "ui") for found in extras[extra]]
+    assert [found for found in (*declared["dependencies"], *optional) if ">=" not in found] == []

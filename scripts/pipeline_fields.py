@@ -10,7 +10,7 @@ import dagster as dg
 
 from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
 from cdc_pipeline.component.computed_field import ComputedField
-from cdc_pipeline.component.notify_field import EmailSettings, NotifySettings
+from cdc_pipeline.component.notify_field import NotifySettings
 from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, SensorSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
 from cdc_pipeline.component.table_fields import RouteRule
@@ -49,7 +49,6 @@ _SECTIONS: dict[str, Any] = {
     "follow": FollowSettings,
     "freshness": FreshnessSettings,
     "notify": NotifySettings,
-    "notify.email": EmailSettings,
 }
 _MODELS = {model: title for title, model in _SECTIONS.items()}
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
-HELD_SUFFIX = " (held)"
-"""The end of a held statement's entry in the metadata of `ddl_applied`."""
 _SHOWN = 20
 _COLUMNS = (*POSITION, "commit_ts", "sql", "status", "effect")
 _LONGEST = 200
@@ -55,7 +53,7 @@ def ddl_applied_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> d
         # the effect of a held statement repeats the gap of its table
         metadata={
             _position(row): without_literals(row["sql"])
-            + (HELD_SUFFIX if row["status"] == HELD else f" ({without_literals(row['effect'])})")
+            + (" (held)" if row["status"] == HELD else f" ({without_literals(row['effect'])})")
             for row in rows
         },
     )

@@ -37,6 +37,8 @@ _DESCRIPTIONS = {
     SCHEMA_MATCHES_DDL: "The columns of each mirror are those of its newest DDL.",
     WATERMARKS_ADVANCE: "Each partition has a watermark that advances and is at most ten minutes behind.",
 }
+CHECKS = tuple(_DESCRIPTIONS)
+"""Names of all checks."""
 
 
 def check_spec(name: str, asset: dg.AssetKey, *, blocking: bool = False) -> dg.AssetCheckSpec:

@@ -258,13 +258,13 @@ class CdcPipeline(dg.Component, YamlModel):
         ),
     ] = FreshnessSettings()
     notify: Annotated[
-        NotifySettings | None,
-        settings_resolver(NotifySettings, optional=True),
+        NotifySettings,
+        settings_resolver(NotifySettings),
         Field(
-            description="Alerts to Slack, to a webhook or by e-mail. Empty: none.",
-            examples=[{"slack_url": "{{ env.SLACK_URL }}", "ui_url": "https://dagster.example.com"}],
+            description="Alerts to Slack, by e-mail, to a webhook and others. Empty: none.",
+            examples=[{"urls": ["{{ env.ALERT_URL }}"], "ui_url": "https://dagster.example.com"}],
         ),
-    ] = None
+    ] = NotifySettings()
     maintenance_cron: Annotated[
         str,
         Field(
@@ -322,14 +322,6 @@ class CdcPipeline(dg.Component, YamlModel):
     @classmethod
     def _validate_tags(cls, value: dict[str, str]) -> dict[str, str]:
         return _validate_for_dagster(value, tags=value)
-
-    @field_validator("notify")
-    @classmethod
-    def _validate_notify(cls, value: NotifySettings | None, info: ValidationInfo) -> NotifySettings | None:
-        freshness = info.data.get("freshness")
-        if value is not None and freshness is not None:
-            value.require_limits(declared=freshness.limits.declared)
-        return value
 
     @field_validator("maintenance_cron")
     @classmethod
@@ -473,32 +465,33 @@ class CdcPipeline(dg.Component, YamlModel):
             None if context is None else context.path / "defs.yaml",
         )
         maintain = maintain_job(pipeline)
+        jobs: list[Any] = [
+            ingest,
+            follow,
+            rebuild_job(pipeline),
+            release_job(pipeline),
+            ddl_dry_run_job(pipeline),
+            approve_ddl_job(pipeline),
+            maintain,
+        ]
+        sensors = [
+            new_offsets_sensor(
+                pipeline,
+                follow if self.follow.enabled else ingest,
+                self.sensor.timing,
+                running=self.sensor.running,
+                follows=self.follow.enabled,
+            ),
+            new_tables_sensor(pipeline),
+        ]
+        if self.notify.urls:
+            checks = [spec.key for definition in assets for spec in definition.check_specs]
+            names = [job.name for job in jobs]
+            sensors.append(notify_sensor(pipeline, checks, names, self.freshness.limits, self.notify.settings))
         return dg.Definitions(
             assets=assets,
             resources={} if self.spark_resource else {OWN_SPARK: own_spark()},
             schedules=[maintenance_schedule(maintain, self.maintenance_cron)],
-            sensors=[
-                new_offsets_sensor(
-                    pipeline,
-                    follow if self.follow.enabled else ingest,
-                    self.sensor.timing,
-                    running=self.sensor.running,
-                    follows=self.follow.enabled,
-                ),
-                new_tables_sensor(pipeline),
-                *([] if self.notify is None else [self._notify_sensor(self.notify, assets)]),
-            ],
-            jobs=[
-                ingest,
-                follow,
-                rebuild_job(pipeline),
-                release_job(pipeline),
-                ddl_dry_run_job(pipeline),
-                approve_ddl_job(pipeline),
-                maintain,
-            ],
+            sensors=sensors,
+            jobs=jobs,
         )
-
-    def _notify_sensor(self, settings: NotifySettings, assets: list[dg.AssetsDefinition]) -> dg.SensorDefinition:
-        checks = [spec.key for definition in assets for spec in definition.check_specs]
-        return notify_sensor(self.pipeline, checks, self.freshness.limits, settings.rules)

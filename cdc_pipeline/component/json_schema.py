@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 JsonSchema = dict[str, Any]
 _TEXT: JsonSchema = {"type": "string"}
-_NOTHING: JsonSchema = {"type": "null"}
 _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 
 
@@ -86,15 +85,13 @@ def _describe(derived: type[BaseModel], declared: type[BaseModel]) -> None:
 
 
 def _precise(field: JsonSchema) -> JsonSchema:
-    """For a field that is text (or nothing) or a mapping: if/else, which reports errors inside the mapping, in place of
-    `anyOf`."""
+    """For a field that is text or a mapping: if/else, which reports errors inside the mapping, in place of `anyOf`."""
     forms = field.get("anyOf", [])
-    others = [form["type"] for form in forms if form in (_TEXT, _NOTHING)]
-    mappings = [form for form in forms if form not in (_TEXT, _NOTHING)]
-    if len(mappings) != 1 or not others or not {"$ref", "allOf"} & mappings[0].keys():
+    mappings = [form for form in forms if form != _TEXT]
+    if len(mappings) != 1 or len(forms) != 2 or not {"$ref", "allOf"} & mappings[0].keys():
         return field
     rest = {name: value for name, value in field.items() if name != "anyOf"}
-    return {**rest, "if": {"type": others}, "then": {}, "else": mappings[0]}
+    return {**rest, "if": _TEXT, "then": {}, "else": mappings[0]}
 
 
 class ByType:

@@ -14,20 +14,17 @@ from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.sensors.new_offsets import SensorTiming
 
 
-def settings_resolver(settings: type[dg.Resolvable], *, optional: bool = False) -> dg.Resolver:
-    """Resolves a mapping of the YAML file to these settings. `optional`: no value is None."""
+def settings_resolver(settings: type[dg.Resolvable]) -> dg.Resolver:
+    """Resolves a mapping of the YAML file to these settings."""
 
     def resolve(context: dg.ResolutionContext, model: Any) -> Any:
-        if model is None and optional:
-            return None
         if isinstance(model, str):
             # Dagster treats text as a template, and its own resolver fails without naming the expected type. Without the
             # text, which may be a secret
             raise ValueError("is text: a mapping of fields is expected")
         return settings.resolve_from_model(context, model)
 
-    model = settings.model()
-    return dg.Resolver(resolve, model_field_type=model | None if optional else model)
+    return dg.Resolver(resolve, model_field_type=settings.model())
 
 
 class SensorSettings(YamlModel):

@@ -42,7 +42,7 @@ attributes:
     running: false # true: on by default, without turning it on in the UI
   # owners: [team:data]
   # tags: {{tier: gold}}
-  # alerts to Slack, a webhook or by e-mail: the field notify, `cdc-pipeline docs operations alerts`
+  # alerts to Slack, by e-mail, to a webhook and others: the field notify, `cdc-pipeline docs operations alerts`
   # freshness: {{warn_minutes: 10, fail_minutes: 60}}
   # keys: {{shop.events: [user, at]}} # for tables without a key in their DDL
 """

@@ -1,248 +1,244 @@
-"""The sensor `<pipeline>_notify`: sends alerts to webhooks and by e-mail.
+"""The sensor `<pipeline>_notify`: sends alerts through Apprise.
 
-It reads check results, materializations and ends of runs from Dagster's storage, without Spark, and compares them with its
-cursor (`notify_state.py`). It runs beside the runs, so that a channel that does not answer delays none of them.
+It compares the newest result of each check and the newest run of each job, from Dagster's storage and without Spark, with
+its cursor: what each channel was told. A channel that does not take a message keeps its part of the cursor, so that a later
+tick compares again. (Dagster's `run_failure_sensor` would skip a run whose message was not sent.)
 """
 
 from __future__ import annotations
 
+import logging
+import re
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import dagster as dg
-from dagster import DefaultSensorStatus, RunsFilter
-from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
+from dagster import DagsterRunStatus, DefaultSensorStatus, RunsFilter
 
-from cdc_pipeline.assets.keys import CUTS, table_key
-from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, HELD_SUFFIX
+from cdc_pipeline.checks.balance import BALANCE
 from cdc_pipeline.checks.freshness import FRESH
-from cdc_pipeline.checks.rotation import EVALUATED
-from cdc_pipeline.mysql.ddl.shown_statement import without_literals
+from cdc_pipeline.checks.open_transactions import NO_OPEN_TRANSACTIONS
+from cdc_pipeline.errors import DeclarationError, LakeError, SourceError, TransientError
 from cdc_pipeline.pipeline import PIPELINE_TAG
-from cdc_pipeline.sensors.alerts import (
-    EVENTS,
-    STATE_CHECKS,
-    Evaluation,
-    Item,
-    Observation,
-    compare,
-    follow,
-    to_alerts,
-)
-from cdc_pipeline.sensors.delivery import deliver
-from cdc_pipeline.sensors.notify_state import NotifyState
-from cdc_pipeline.sensors.observed_events import (
-    LAG,
-    asset_place,
-    check_observation,
-    ddl_items,
-    evaluation,
-    lag_observation,
-    run_observation,
-)
+from cdc_pipeline.sensors.alerts import Changes, Condition, Known, compare, message, reasons
+from cdc_pipeline.stored_json import StoredJson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from dagster import DagsterInstance, EventLogEntry, EventLogRecord
+    import apprise
+    from dagster import DagsterInstance, EventLogEntry
 
     from cdc_pipeline.checks.freshness import FreshnessLimits
     from cdc_pipeline.pipeline import Pipeline
-    from cdc_pipeline.sensors.delivery import Channel
 
-_INTERVAL_SECONDS = 30
-_MOST_RECORDS = 100
-"""Most materializations and ends of runs per tick."""
-_PAGE, _MOST_PAGES = 500, 20
-"""Results of checks per page, and most pages that a tick reads. The next tick reads the others."""
+RUN_FAILED = "run_failed"
+_WHOLE = (BALANCE, NO_OPEN_TRANSACTIONS)
+"""Checks whose metadata has more than what does not pass. Of other checks, each text in it is a condition."""
+_REPORTED_ATTEMPTS = 3
+"""A run that follows its source repeats errors; the check `no_failed_attempts` is reported from this attempt on."""
+_OWN_ERRORS = {kind.__name__ for kind in (DeclarationError, LakeError, SourceError, TransientError)}
+_INTERVAL_SECONDS, _LONGEST_PAUSE_SECONDS = 30, 900
+"""A channel that does not take a message gets it again in the next tick, then after pauses that double."""
+_SEND_SECONDS = 20.0
+"""Time limit of a message. Dagster limits a sensor to 60 s (DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS)."""
+_NEWEST_RESULTS = 5
 
 
 @dataclass(frozen=True)
-class NotifyRules:
+class _Channel:
+    """Part of the cursor, in the order of the URLs."""
+
+    known: dict[str, dict[str, Known]] = field(default_factory=dict)
+    failures: int = 0
+    """Messages in a row that it did not take."""
+    retry_at: float = 0
+
+
+_CURSOR = StoredJson(tuple[_Channel, ...])
+
+
+@dataclass(frozen=True)
+class Notify:
     """What is sent, and where."""
 
-    channels: tuple[Channel, ...]
-    events: tuple[str, ...] = EVENTS
+    urls: tuple[str, ...]
+    """Apprise URLs; secrets."""
+    events: tuple[str, ...]
+    """Names of checks, and `RUN_FAILED`."""
     ui_url: str = ""
     """Address of Dagster's UI without a slash at its end."""
 
 
 def notify_sensor(
-    pipeline: Pipeline, checks: Sequence[dg.AssetCheckKey], limits: FreshnessLimits, rules: NotifyRules
+    pipeline: Pipeline,
+    checks: Sequence[dg.AssetCheckKey],
+    jobs: Sequence[str],
+    limits: FreshnessLimits,
+    settings: Notify,
 ) -> dg.SensorDefinition:
-    """The sensor of a pipeline. `checks`: all of its checks; `limits`: of the lag."""
+    """The sensor of a pipeline. `checks`, `jobs`: all of its; `limits`: of the lag."""
 
     @dg.sensor(
         name=f"{pipeline.name}_notify",
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
-        description=f"Sends alerts ({', '.join(rules.events)}) to {', '.join(channel.name for channel in rules.channels)}.",
+        description=f"Sends alerts to {len(settings.urls)} channel(s): {', '.join(settings.events)}.",
     )
     def notify(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        tick = _Tick(pipeline, tuple(checks), limits, rules, context.instance, time.time())
-        summary, problems, state = tick.evaluate(NotifyState.parse(context.cursor))
-        for problem in problems:
-            context.log.warning(problem)
-        return dg.SensorResult(skip_reason="; ".join([summary, *problems]), cursor=state.to_cursor())
+        now, instance = time.time(), context.instance
+        found = {
+            f"{key.asset_key.path[-1]} {key.name}": _observe(instance, key, limits, now)
+            for key in checks
+            if key.name in settings.events
+        }
+        if RUN_FAILED in settings.events:
+            found |= {f"run of {job}": _newest_run(instance, pipeline, job) for job in jobs}
+        observed = {source: conditions for source, conditions in found.items() if conditions is not None}
+
+        def tell(url: str, channel: _Channel) -> tuple[_Channel, str]:
+            if now < channel.retry_at:
+                return channel, ""
+            known, changes = compare(channel.known, observed, now)
+            if changes == Changes():
+                return _Channel(known), ""
+            error = _send(url, *message(pipeline.name, changes, settings.ui_url), changes)
+            if not error:
+                return _Channel(known), f"sent {len(changes.began)} new and {len(changes.ended)} ended"
+            pause = min(_INTERVAL_SECONDS * (2**channel.failures - 1), _LONGEST_PAUSE_SECONDS)
+            failures = min(channel.failures + 1, 10)
+            return replace(channel, failures=failures, retry_at=now + pause), f"message not taken: {error}"
+
+        with ThreadPoolExecutor(len(settings.urls)) as pool:
+            told = list(pool.map(tell, settings.urls, _channels(context.cursor, len(settings.urls))))
+        lines = [f"notify.urls, number {number}: {done}" for number, (_, done) in enumerate(told, 1) if done]
+        if lines and any(channel.failures for channel, _ in told):
+            context.log.warning("; ".join(lines))
+        cursor = _CURSOR.to_json(tuple(channel for channel, _ in told))
+        return dg.SensorResult(skip_reason="; ".join(lines) or "nothing to report", cursor=cursor)
 
     return notify
 
 
-@dataclass(frozen=True)
-class _Tick:
-    """One evaluation of the sensor."""
-
-    pipeline: Pipeline
-    checks: tuple[dg.AssetCheckKey, ...]
-    limits: FreshnessLimits
-    rules: NotifyRules
-    instance: DagsterInstance
-    now: float
-    """Seconds since 1970."""
-
-    def evaluate(self, before: NotifyState) -> tuple[str, list[str], NotifyState]:
-        """Sends what is due. Returns what was sent, a line per channel that does not take messages, and the next state."""
-        state, items = self._read(before)
-        channels = tuple(channel.name for channel in self.rules.channels)
-        state = state.with_alerts(to_alerts(self.pipeline.name, items, self.rules.events), channels)
-        if not state.waiting:
-            return "nothing to report", [], state
-        delivered = deliver(self.rules.channels, state, self.rules.ui_url)
-        after = state.after_delivery({name: frozenset(found.sent) for name, found in delivered.items()})
-        counts = {name: sum(name in kept.channels for kept in after.waiting) for name in channels}
-        problems = [
-            f"{name}: {found.error}; {counts[name]} alerts wait, {after.dropped.get(name, 0)} were dropped"
-            for name, found in delivered.items()
-            if found.error
-        ]
-        summary = ", ".join(f"{name} {len(found.sent)}" for name, found in delivered.items())
-        return f"sent alerts: {summary}", problems, after
-
-    def _read(self, before: NotifyState) -> tuple[NotifyState, list[Item]]:
-        """The state with everything that is new since `before`, and what it means."""
-        evaluated, results, observations = self._results(before.evaluated)
-        names = {_name(key) for key in self.checks}
-        conditions = {name: known for name, known in before.conditions.items() if name in names}
-        items: list[Item] = []
-        for name, result in results.items():
-            conditions[name], changes = compare(conditions.get(name, {}), result)
-            items += map(self._with_statement, changes)
-        cut, statements = self._statements(before.cut)
-        failures, failed = self._ended_runs(dg.DagsterEventType.RUN_FAILURE, before.failures)
-        successes, succeeded = self._ended_runs(dg.DagsterEventType.RUN_SUCCESS, before.successes)
-        observations += sorted([*failed, *succeeded], key=lambda seen: seen.time)
-        if self.limits.declared:
-            observations += self._lag()
-        known = {key: found for key, found in before.failing.items() if key != LAG or self.limits.declared}
-        failing, changed = follow(known, observations, self.now)
-        state = replace(
-            before,
-            evaluated=evaluated,
-            conditions={name: known for name, known in conditions.items() if known},
-            cut=cut,
-            failures=failures,
-            successes=successes,
-            failing=failing,
-        )
-        return state, [*statements, *items, *changed]
-
-    # ---- checks
-
-    def _results(self, last: int | None) -> tuple[int, dict[str, Evaluation], list[Observation]]:
-        """What is new after the event `last`: the id of the newest event that was read, the newest result of each check of
-        the lake's state, and the results of all other checks."""
-        read, state, observations = last or 0, {}, []
-        for read, events in self._pages(last):  # noqa: B007  # the newest
-            for event in events:
-                key, result = evaluation(event)
-                if key not in self.checks or key.name in (FRESH, DDL_APPLIED):
-                    continue
-                if key.name in STATE_CHECKS:
-                    state[_name(key)] = result
-                else:
-                    observations.append(check_observation(_name(key), result))
-        return read, state, observations
-
-    def _pages(self, last: int | None) -> Iterator[tuple[int, list[EventLogEntry]]]:
-        """Results of checks after the event `last`, oldest first. Without one, the newest result of each check.
-
-        A run has one row per check, which each batch of the run overwrites. So new results are read from the events.
-        """
-        if last is None:
-            newest = self._evaluations(None, 1, ascending=False)
-            found = [self._newest(key) for key in self.checks]
-            yield newest[0].storage_id if newest else 0, [event for event in found if event is not None]
-            return
-        for _ in range(_MOST_PAGES):
-            records = self._evaluations(last, _PAGE, ascending=True)
-            if records:
-                last = records[-1].storage_id
-                yield last, [record.event_log_entry for record in records]
-            if len(records) < _PAGE:
-                return
-
-    def _evaluations(self, last: int | None, limit: int, *, ascending: bool) -> Sequence[EventLogRecord]:
-        storage = self.instance.event_log_storage
-        wanted = dg.EventRecordsFilter(dg.DagsterEventType.ASSET_CHECK_EVALUATION, after_cursor=last)
-        if isinstance(storage, SqliteEventLogStorage):
-            # its own method reads the file of each run, where ids start again; its index has the events of all runs
-            return SqlEventLogStorage.get_event_records(storage, wanted, limit, ascending)
-        return storage.get_event_records(wanted, limit, ascending)
-
-    def _newest(self, key: dg.AssetCheckKey) -> EventLogEntry | None:
-        storage = self.instance.event_log_storage
-        records = storage.get_asset_check_execution_history(key, limit=1, status=EVALUATED)
-        return records[0].event if records else None
-
-    def _with_statement(self, item: Item) -> Item:
-        """A held table with its statement, which the newest result of the check `ddl_applied` lists by position."""
-        if (item.event, item.state) != ("ddl_held", "began"):
-            return item
-        key = dg.AssetCheckKey(table_key(self.pipeline.name, CUTS), DDL_APPLIED)
-        event = self._newest(key)
-        for position, statement in ({} if event is None else evaluation(event)[1].entries).items():
-            if item.line.endswith(f" {position}"):
-                table = item.line.partition(": held")[0]
-                shown = without_literals(statement.removesuffix(HELD_SUFFIX))
-                return replace(item, line=f"{table}: {shown} at {position} waits for approval (ddl_policy: hold)")
-        return item
-
-    # ---- cuts and runs
-
-    def _statements(self, last: int | None) -> tuple[int, list[Item]]:
-        """The newest materialization of `consistent_cuts`, and the DDL of those after `last`."""
-        key = table_key(self.pipeline.name, CUTS)
-        if last is None:
-            newest = self.instance.fetch_materializations(key, limit=1).records
-            return (newest[0].storage_id if newest else 0), []
-        new = dg.AssetRecordsFilter(key, after_storage_id=last)
-        records = self.instance.fetch_materializations(new, limit=_MOST_RECORDS, ascending=True).records
-        items = [item for record in records for item in ddl_items(asset_place(key), record)]
-        return (records[-1].storage_id if records else last), items
-
-    def _lag(self) -> list[Observation]:
-        key = table_key(self.pipeline.name, CUTS)
-        event = self.instance.get_latest_materialization_event(key)
-        seen = None if event is None else lag_observation(key, event, self.limits, self.now)
-        return [] if seen is None else [seen]
-
-    def _ended_runs(self, kind: Any, last: int | None) -> tuple[int, list[Observation]]:
-        """The storage id of the newest run of the instance that ended like this, and the pipeline's runs after `last`."""
-        if last is None:
-            newest = self.instance.fetch_run_status_changes(kind, limit=1).records
-            return (newest[0].storage_id if newest else 0), []
-        new = dg.RunStatusChangeRecordsFilter(kind, after_storage_id=last)
-        records = self.instance.fetch_run_status_changes(new, limit=_MOST_RECORDS, ascending=True).records
-        if not records:
-            return last, []
-        ids = [record.run_id for record in records]
-        own = self.instance.get_runs(RunsFilter(run_ids=ids, tags={PIPELINE_TAG: self.pipeline.name}))
-        jobs = {run.run_id: run.job_name for run in own}
-        failed = kind == dg.DagsterEventType.RUN_FAILURE
-        observed = [run_observation(jobs[record.run_id], record, failed) for record in records if record.run_id in jobs]
-        return records[-1].storage_id, observed
+def _channels(cursor: str | None, count: int) -> list[_Channel]:
+    """The channels in a cursor. One that is new, or whose cursor is damaged, knows nothing."""
+    try:
+        known = _CURSOR.from_json(cursor) if cursor else ()
+    except LakeError:
+        known = ()
+    return [*known, *[_Channel()] * count][:count]
 
 
-def _name(key: dg.AssetCheckKey) -> str:
-    return f"{key.asset_key.path[-1]}:{key.name}"
+def _observe(
+    instance: DagsterInstance, key: dg.AssetCheckKey, limits: FreshnessLimits, now: float
+) -> dict[str, Condition] | None:
+    """The conditions of a check by its newest result; None without one."""
+    page = f"assets/{quote('/'.join(key.asset_key.path))}?view=checks&checkDetail={key.name}"
+    if key.name == FRESH:
+        event = instance.get_latest_materialization_event(key.asset_key) if limits.declared else None
+        return None if event is None else _lag(event, limits, now, page)
+    # a row without a result is of a run that waits, runs or failed. A result replaces its row, so that older rows may have
+    # newer results
+    rows = instance.event_log_storage.get_asset_check_execution_history(key, _NEWEST_RESULTS)
+    events = [row.event for row in rows if row.event is not None and row.event.asset_check_evaluation is not None]
+    newest = max(events, key=lambda event: event.timestamp, default=None)
+    result = None if newest is None else newest.asset_check_evaluation
+    return None if result is None else _conditions(result, page)
+
+
+def _conditions(result: dg.AssetCheckEvaluation, page: str) -> dict[str, Condition]:
+    attempts = result.metadata.get("failed_attempts")
+    if result.passed or (isinstance(attempts, dg.IntMetadataValue) and (attempts.value or 0) < _REPORTED_ATTEMPTS):
+        return {}
+    check, is_error = result.check_name, result.severity == dg.AssetCheckSeverity.ERROR
+    found = {
+        name: Condition(entry.value, page, reasons(check, entry.value), is_error)
+        for name, entry in result.metadata.items()
+        if isinstance(entry.value, str) and name != "checked" and check not in _WHOLE
+    }
+    return found or {"": Condition(result.description or "does not pass", page, is_error=is_error)}
+
+
+def _lag(event: EventLogEntry, limits: FreshnessLimits, now: float, page: str) -> dict[str, Condition]:
+    """How far the mirrors are behind the clock at `now`, whether or not a run has happened since the materialization.
+
+    Nothing without TSOs and heartbeats.
+    """
+    metadata = {} if event.asset_materialization is None else event.asset_materialization.metadata
+    behind, slowest = metadata.get("lag_seconds"), metadata.get("slowest_partition")
+    if behind is None or not isinstance(behind.value, (int, float)):
+        return {}
+    age = timedelta(seconds=int(behind.value + max(0.0, now - event.timestamp)))
+    fields = {"warn_minutes": limits.warn, "fail_minutes": limits.fail}
+    reached = [name for name, limit in fields.items() if limit is not None and age >= limit]
+    if not reached:
+        return {}
+    waits = f"; the slowest partition was {slowest.value}" if slowest is not None else ""
+    text = f"the mirrors are {age} behind upstream (limit: freshness.{reached[-1]}){waits}"
+    return {"": Condition(text, page, tuple(range(len(reached))), reached[-1] == "fail_minutes")}
+
+
+def _newest_run(instance: DagsterInstance, pipeline: Pipeline, job: str) -> dict[str, Condition] | None:
+    """The failure of the newest run of a job that ended; None if none did."""
+    ended = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
+    runs = instance.get_runs(RunsFilter(job_name=job, tags={PIPELINE_TAG: pipeline.name}, statuses=ended), limit=1)
+    if not runs:
+        return None
+    run = runs[0]
+    return {} if run.is_success else {"": Condition(_cause(instance, run.run_id), f"runs/{run.run_id}", is_error=True)}
+
+
+def _cause(instance: DagsterInstance, run_id: str) -> str:
+    """Why a run failed: the text of errors of this package, and only the class of others, whose text may quote values."""
+    kinds = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
+    entries = instance.get_records_for_run(run_id, of_type=kinds, limit=1).records
+    event = entries[0].event_log_entry.dagster_event if entries else None
+    if event is None or not event.is_step_failure:
+        # without a failed step: Dagster's monitoring has ended the run
+        return (event and event.message) or "failed"
+    failure = event.step_failure_data
+    if failure.user_failure_data is not None and failure.user_failure_data.description:
+        return f"{event.step_key}: {failure.user_failure_data.description}"
+    error, kind = failure.error, "failed"
+    while error is not None:
+        kind = error.cls_name or kind
+        if kind in _OWN_ERRORS:
+            return f"{event.step_key}: {error.message.partition(': ')[2]}"
+        error = error.cause
+    return f"{event.step_key}: {kind}"
+
+
+def to_service(url: str) -> apprise.NotifyBase | None:
+    """The service of an Apprise URL; None if it is not one. Raises ValueError if Apprise is not installed."""
+    try:
+        import apprise
+    except ImportError:
+        raise ValueError("needs the package apprise: run pip install 'cdc_pipeline[notify]'") from None
+    # its log, and at level DEBUG that of its HTTP client, have parts of URLs
+    logger, client = logging.getLogger("apprise"), logging.getLogger("urllib3")
+    logger.propagate, logger.handlers = False, logger.handlers or [logging.NullHandler()]
+    client.setLevel(max(client.getEffectiveLevel(), logging.INFO))
+    # a redirected POST would become a GET without the message, and count as delivered
+    asset = apprise.AppriseAsset(app_id="cdc_pipeline", app_desc="cdc_pipeline", http_redirects=False)
+    return apprise.Apprise.instantiate(str(url), asset=asset)
+
+
+def _send(url: str, title: str, text: str, changes: Changes) -> str:
+    """Why the message was not delivered, without any part of the URL; empty if it was."""
+    try:
+        from apprise import Apprise, NotifyFormat, NotifyType
+
+        is_error = any(condition.is_error for _, condition in changes.began)
+        kind = NotifyType.FAILURE if is_error else NotifyType.WARNING if changes.began else NotifyType.SUCCESS
+        service = to_service(url)
+        assert service is not None  # as at load
+        result = Apprise([service]).notify(text, title, kind, body_format=NotifyFormat.TEXT, timeout=_SEND_SECONDS)
+    except Exception as error:  # its text may have the URL. A bug in a plugin must not hold up the other channels
+        return type(error).__name__
+    status = re.search(r"error=([0-9]{3})\b", " ".join(entry.message for entry in result.logs()))
+    reason = f"HTTP status {status[1]}" if status else result.status.name.lower()
+    return "" if result else f"{service.service_name}, {reason}"

@@ -19,9 +19,6 @@ APPLY: DdlAction = "apply"
 KEEP: DdlAction = "keep"
 HOLD: DdlAction = "hold"
 
-HELD_TEXT, QUARANTINED_TEXT = "held (ddl_policy)", "quarantined"
-"""How the gaps of held and of quarantined tables begin. Alerts distinguish them from other gaps by this."""
-
 NO_STATEMENT: Position = Position("", -1, -1)
 """The cause of a quarantined table, which no approval resumes."""
 
@@ -56,9 +53,9 @@ class HeldTable:
     @property
     def gap(self) -> Gap:
         if self.error:
-            message = f"{QUARANTINED_TEXT}: {self.error}. Later changes are held; rebuild the table to resume it"
+            message = f"quarantined: {self.error}. Later changes are held; rebuild the table to resume it"
             return Gap(GapKind.QUARANTINED, message)
-        return statement_gap(GapKind.HELD, f"{HELD_TEXT} until its statement is approved", self.statement)
+        return statement_gap(GapKind.HELD, "held (ddl_policy) until its statement is approved", self.statement)
 
 
 def quarantined_tables(held: Iterable[HeldTable]) -> frozenset[TableName]:
