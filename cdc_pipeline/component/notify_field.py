@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, field_serializer, field_validator, model_validator
 
-from cdc_pipeline.component.column_fields import secret_resolver
 from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.component.run_fields import settings_resolver
+from cdc_pipeline.component.templates import secret_resolver
 from cdc_pipeline.sensors.alerts import EVENTS
 from cdc_pipeline.sensors.delivery import DEFAULT_PORTS, Email, JsonWebhook, SlackWebhook, SmtpType
 from cdc_pipeline.sensors.notifications import NotifyRules
