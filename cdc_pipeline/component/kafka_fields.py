@@ -5,16 +5,25 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import dagster as dg
-from pydantic import ConfigDict, Field, field_serializer, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from cdc_pipeline.component.json_schema import YamlModel
 from cdc_pipeline.component.templates import render_template, secret_resolver
 from cdc_pipeline.sources.kafka.secret_text import HIDDEN, SecretText, is_secret
 
-Options = dict[str, str | int | float | bool]
 _BROKERS = ("bootstrap.servers", "metadata.broker.list")
 _TOGETHER = ((("mechanism", "username", "password"), "SASL"), (("certificate", "key"), "SSL"), (("ca",), "SSL"))
 """Fields that need each other, and a part of the protocols that use them."""
+Options = Annotated[
+    dict[str, str | int | float | bool],
+    PlainSerializer(
+        lambda options: {name: HIDDEN if is_secret(name) else value for name, value in options.items()},
+        when_used="json",
+    ),
+]
+_Secret = Annotated[
+    str, AfterValidator(SecretText), PlainSerializer(lambda text: HIDDEN if text else "", when_used="json")
+]
 
 
 class SecuritySettings(YamlModel):
@@ -32,26 +41,18 @@ class SecuritySettings(YamlModel):
     ] = None
     username: Annotated[str, secret_resolver("source.security.username"), Field(description="User of the login.")] = ""
     password: Annotated[
-        str,
+        _Secret,
         secret_resolver("source.security.password"),
         Field(description="Secret: password of the login, from the environment."),
     ] = ""
     ca: Annotated[str, Field(description="Certificates of the authorities that sign the brokers' certificates.")] = ""
-    certificate: Annotated[str, Field(description="Certificate of the client.")] = ""
+    # its file may contain the key
+    certificate: Annotated[_Secret, Field(description="Certificate of the client.")] = ""
     key: Annotated[
-        str,
+        _Secret,
         secret_resolver("source.security.key"),
         Field(description="Private key of the client in PKCS#8 (BEGIN PRIVATE KEY). Its text is a secret."),
     ] = ""
-
-    @field_validator("password", "key")
-    @classmethod
-    def _wrap_secret(cls, value: str) -> str:
-        return SecretText(value)
-
-    @field_serializer("password", "key", when_used="json")
-    def _redact_secret(self, value: str) -> str:
-        return HIDDEN if value else ""
 
     @model_validator(mode="after")
     def _validate_fields(self) -> SecuritySettings:

@@ -7,21 +7,15 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import dagster as dg
-from pydantic import ConfigDict, Discriminator, Field, Tag, field_serializer, field_validator, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from cdc_pipeline.component.json_schema import ByType, YamlModel
-from cdc_pipeline.component.kafka_fields import (
-    Options,
-    SecuritySettings,
-    options_resolver,
-    validate_options,
-)
+from cdc_pipeline.component.kafka_fields import Options, SecuritySettings, options_resolver, validate_options
 from cdc_pipeline.component.run_fields import settings_resolver
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-from cdc_pipeline.sources.kafka.secret_text import HIDDEN, SecretText
 from cdc_pipeline.sources.kafka.source import MAX_RECORDS, KafkaTopics
 from cdc_pipeline.sources.kafka.topic_selection import CLOCK_SKEW_MS, Start, TopicSelection
 from cdc_pipeline.sources.source import Source  # noqa: TC001  # Dagster reads the annotations
@@ -186,15 +180,6 @@ class KafkaSource(YamlModel):
             raise ValueError(f"{value} is not a number of records: 1 or more is expected")
         return value
 
-    @field_validator("options", "sensor_options")
-    @classmethod
-    def _validate_options(cls, value: Options) -> Options:
-        return validate_options(value)
-
-    @field_serializer("options", "sensor_options", when_used="json")
-    def _redact_options(self, value: Options) -> Options:
-        return {name: HIDDEN if isinstance(option, SecretText) else option for name, option in value.items()}
-
     @field_validator("made_anew")
     @classmethod
     def _validate_made_anew(cls, value: dict[str, str]) -> dict[str, str]:
@@ -202,6 +187,11 @@ class KafkaSource(YamlModel):
         if len(set(names)) < len(names) or not all(names):
             raise ValueError("each topic needs a different name")
         return value
+
+    @field_validator("options", "sensor_options")
+    @classmethod
+    def _validate_options(cls, value: Options) -> Options:
+        return validate_options(value)
 
     @property
     def client(self) -> ClientSettings:

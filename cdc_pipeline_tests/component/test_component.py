@@ -458,7 +458,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "option that names brokers": (
         {**_GOOD, "source": {**_KAFKA, "options": {"bootstrap.servers": "b:9093"}}},
-        ["kafka.options", "'bootstrap.servers' cannot be set here", "bootstrap_servers"],
+        ["options", "'bootstrap.servers' cannot be set here", "bootstrap_servers"],
     ),
     "option not a value": (
         {**_GOOD, "source": {**_KAFKA, "sensor_options": {"client.rack": ["x"]}}},
@@ -466,15 +466,15 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "security without protocol": (
         {**_GOOD, "source": {**_KAFKA, "security": {"ca": "ca.pem"}}},
-        ["source.kafka.security.protocol", "Field required"],
+        ["kafka.security.SecuritySettingsModel.protocol", "Field required"],
     ),
     "security with a field more": (
         {**_GOOD, "source": {**_KAFKA, "security": {"protocol": "SSL", "cert": "c"}}},
-        ["source.kafka.security.cert", "Extra inputs are not permitted"],
+        ["kafka.security.SecuritySettingsModel.cert", "Extra inputs are not permitted"],
     ),
     "security that is not used": (
         {**_GOOD, "source": {**_KAFKA, "security": {"protocol": "PLAINTEXT", "ca": "ca.pem"}}},
-        ["SecuritySettings", "protocol PLAINTEXT ignores ca"],
+        ["attributes.source.security", "protocol PLAINTEXT ignores ca"],
     ),
     "two topics of one name": (
         {**_GOOD, "source": {**_KAFKA, "made_anew": {"a": "x", "b": "x"}}},

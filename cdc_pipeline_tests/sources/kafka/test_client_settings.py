@@ -390,7 +390,7 @@ def test_an_invalid_certificate_is_reported_with_its_field(tmp_path: Path, files
 
 
 def test_nothing_that_holds_a_secret_shows_it(files: dict[str, Path]) -> None:
-    key = {"certificate": "$$CERTIFICATE", "key": "$$KEY"}
+    key = {"certificate": "$$BOTH", "key": "$$KEY"}
     source = _source(
         security=_filled({**_DOOR, **key}, files),
         options={"kafka.ssl.truststore.password": f"{SECRET}1", "my.passphrase": f"{SECRET}2"},
