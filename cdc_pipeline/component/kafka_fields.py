@@ -85,12 +85,12 @@ def options_resolver(field: str) -> dg.Resolver:
 
 
 def validate_options(value: Options) -> Options:
-    """The options as Kafka's clients read them: names without Spark's prefix, values as text, secrets as SecretText.
+    """The options as Kafka's clients read them: lower-case names without Spark's prefix, values as text.
 
     Raises ValueError if one names brokers, which the other client would not see.
     """
     texts = {
-        name.removeprefix("kafka."): str(option).lower() if isinstance(option, bool) else str(option)
+        name.lower().removeprefix("kafka."): str(option).lower() if isinstance(option, bool) else str(option)
         for name, option in value.items()
     }
     for name in _BROKERS:

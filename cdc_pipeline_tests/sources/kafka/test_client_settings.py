@@ -83,8 +83,9 @@ CASES: dict[str, tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, str]
         {"fetch.max.bytes": "1000", "qqq": "r", "check.crcs": "true"},
         {"client.rack": "r"},
     ),
+    # Spark changes names to lower case, too
     "uncommitted records": (
-        {"options": {"kafka.isolation.level": "read_uncommitted"}},
+        {"options": {"Kafka.Isolation.Level": "read_uncommitted"}},
         {"isolation.level": "read_uncommitted"},
         {},
     ),
@@ -271,7 +272,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"options": {"bootstrap.servers": SECRET}},
         "options\n.*'bootstrap.servers' cannot be set here: set the source's field",
     ),
-    ({"options": {"kafka.bootstrap.servers": SECRET}}, "'bootstrap.servers' cannot be set here"),
+    ({"options": {"Kafka.Bootstrap.Servers": SECRET}}, "'bootstrap.servers' cannot be set here"),
     ({"sensor_options": {"bootstrap.servers": SECRET}}, "sensor_options\n.*'bootstrap.servers' cannot be set here"),
     ({"sensor_options": {"metadata.broker.list": SECRET}}, "'metadata.broker.list' cannot be set here"),
     ({"options": {"sasl.password": [SECRET]}}, r"options.`sasl\.password`"),
