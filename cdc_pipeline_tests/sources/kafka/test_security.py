@@ -198,7 +198,7 @@ def test_who_does_not_answer_is_asked_again_later(kafka: Kafka, spark: SparkSess
         (kafka.source("LOGIN", {}), "Check that source.security.protocol PLAINTEXT matches the listener"),
         (
             kafka.source("LOGIN", kafka.token(url="http://127.0.0.1:9/token")),
-            r"does not answer: Failed to acquire SASL OAUTHBEARER token: .*\*\*\*",
+            "does not answer: Failed to acquire SASL OAUTHBEARER token: .*127.0.0.1",
         ),
     ]
     for source, said in cases:
