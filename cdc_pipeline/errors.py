@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+SECRET_SETTINGS = r"(?i)secret|password|passphrase|token|jaas|access[.]?key|url|key([.]pem)?$"
+"""Regular expression, for Python and Java, of the names of settings whose values are secrets."""
+
 
 class CdcError(Exception):
     """An error with its position, as far as known: pipeline, topic, partition and offset. The message includes it."""

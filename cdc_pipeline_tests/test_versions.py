@@ -24,7 +24,15 @@ _ENDS = {
     "Spark 4.1": [],
 }
 _CONSTRAINTS = {"oldest": "", "Spark 4.1": "pyspark>=4.1,<4.2\n"}
-_TOOLS = ["pytest<9.2", "pytest-timeout", "pytest-xdist", "hypothesis", "websockets", "setuptools>=77"]
+_TOOLS = [
+    "cryptography>=42",
+    "pytest<9.2",
+    "pytest-timeout",
+    "pytest-xdist",
+    "hypothesis",
+    "websockets",
+    "setuptools>=77",
+]
 _TESTS = [
     "cli",
     "component",

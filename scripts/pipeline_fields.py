@@ -10,6 +10,7 @@ import dagster as dg
 
 from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
 from cdc_pipeline.component.computed_field import ComputedField
+from cdc_pipeline.component.kafka_fields import SecuritySettings
 from cdc_pipeline.component.notify_field import NotifySettings
 from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, SensorSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
@@ -41,6 +42,7 @@ _SECTIONS: dict[str, Any] = {
     "source of type capture_files": CaptureFilesSource,
     "source of type kafka": KafkaSource,
     "source.start": StartAt,
+    "source.security": SecuritySettings,
     "source of type ticdc_storage": TicdcStorageSource,
     "routes, each": RouteRule,
     "ddl_policy": DdlPolicyRules,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_pipeline.checks.markdown import code_span
 
@@ -14,10 +13,20 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mysql.model.table import TableName
 
-EVALUATED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
-"""The statuses of evaluations. A run that has begun has stored which ones it plans."""
+_NEWEST_RESULTS = 5
 WRONG_TABLES = "wrong_tables"
 """Metadata entry with the failed tables, which the next evaluation reads."""
+
+
+def newest_evaluation(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> dg.EventLogEntry | None:
+    """The newest result of a check; None without one.
+
+    A row without a result is of a run that waits, runs or failed. A result replaces its row, so that older rows may have
+    newer results.
+    """
+    rows = instance.event_log_storage.get_asset_check_execution_history(key, _NEWEST_RESULTS)
+    events = [row.event for row in rows if row.event is not None and row.event.asset_check_evaluation is not None]
+    return max(events, key=lambda event: event.timestamp, default=None)
 
 
 def previously_failed_tables(instance: dg.DagsterInstance, asset: dg.AssetKey, check: str) -> frozenset[str]:
@@ -25,9 +34,8 @@ def previously_failed_tables(instance: dg.DagsterInstance, asset: dg.AssetKey, c
 
     The next evaluation reads them again even if no cut changes them, so that a failure does not disappear by itself.
     """
-    key = dg.AssetCheckKey(asset, check)
-    records = instance.event_log_storage.get_asset_check_execution_history(key, limit=1, status=EVALUATED)
-    evaluation = records[0].event.asset_check_evaluation if records and records[0].event else None
+    event = newest_evaluation(instance, dg.AssetCheckKey(asset, check))
+    evaluation = None if event is None else event.asset_check_evaluation
     tables = None if evaluation is None else evaluation.metadata.get(WRONG_TABLES)
     return (
         frozenset(tables.value)

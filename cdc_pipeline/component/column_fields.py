@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-import dagster as dg
-
-from cdc_pipeline.component.source_field import render_template
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
@@ -16,6 +13,8 @@ from cdc_pipeline.sources.kafka.secret_text import SecretText
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import dagster as dg
 
 Masks: TypeAlias = "dict[str, dict[str, str | None]]"
 _SHORTEST_SALT = 16
@@ -70,20 +69,6 @@ def mask_rules(value: Masks) -> tuple[tuple[str, tuple[tuple[str, Mask], ...]], 
         (pattern, tuple((column, HASH if how == HASH else NULL) for column, how in columns.items()))
         for pattern, columns in value.items()
     )
-
-
-def secret_resolver(name: str) -> dg.Resolver:
-    """Resolves a secret text of the YAML file, the field `name`, with its template rendered. Errors do not contain it."""
-
-    def resolve(context: dg.ResolutionContext, value: str) -> SecretText:
-        if not isinstance(value, str):
-            raise ValueError(f"{name}: text is expected")  # ValueError, as in pydantic validators
-        try:
-            return SecretText(render_template(context, value))
-        except Exception as error:
-            raise ValueError(f"{name} cannot be rendered: {error}") from None
-
-    return dg.Resolver(resolve, model_field_type=str, inject_before_resolve=False)
 
 
 def validate_salt(value: str, masks: Masks | None) -> SecretText:

@@ -23,7 +23,6 @@ from cdc_pipeline.component.column_fields import (
     mask_rules,
     metadata_list,
     resolve_metadata,
-    secret_resolver,
     validate_masks,
     validate_metadata,
     validate_salt,
@@ -35,6 +34,7 @@ from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings,
 from cdc_pipeline.component.scaffold import PipelineScaffolder
 from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
 from cdc_pipeline.component.table_fields import RouteRule, require_include, require_patterns, table_selection
+from cdc_pipeline.component.templates import secret_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS

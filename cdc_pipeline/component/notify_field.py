@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, field_serializer, field_validator
 
 from cdc_pipeline.checks.specs import CHECKS
 from cdc_pipeline.component.json_schema import YamlModel
-from cdc_pipeline.component.source_field import render_template
+from cdc_pipeline.component.templates import render_template
 from cdc_pipeline.sensors.notifications import RUN_FAILED, Notify, to_service
 from cdc_pipeline.sources.kafka.secret_text import HIDDEN, SecretText
 

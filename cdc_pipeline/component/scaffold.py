@@ -14,9 +14,12 @@ _SOURCES = {
     bootstrap_servers: broker:9092 # comma-separated list of host:port
     topics: [{name}] # for a topic per table: topic_pattern, a regular expression on complete names
     start: earliest # or latest, {{timestamp: 2026-11-22T10:00:00Z}}, {{commit_tso: 470613987560259584}}
-    # TLS, SASL and any other consumer setting. Secrets belong in the environment: "{{{{ env.KAFKA_PASSWORD }}}}"
-    # options:
-    #   security.protocol: SSL
+    # security: # secrets belong in the environment
+    #   protocol: SASL_SSL # or SSL, SASL_PLAINTEXT
+    #   mechanism: SCRAM-SHA-512
+    #   username: "{{{{ env.KAFKA_USER }}}}"
+    #   password: "{{{{ env.KAFKA_PASSWORD }}}}"
+    #   ca: /etc/ssl/kafka-ca.pem
 """,
     "capture_files": """\
     type: capture_files

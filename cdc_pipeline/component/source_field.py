@@ -7,23 +7,21 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import dagster as dg
-from jinja2 import Environment, StrictUndefined
-from pydantic import ConfigDict, Discriminator, Field, Tag, field_serializer, field_validator, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from cdc_pipeline.component.json_schema import ByType, YamlModel
+from cdc_pipeline.component.kafka_fields import Options, SecuritySettings, options_resolver, validate_options
+from cdc_pipeline.component.run_fields import settings_resolver
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-from cdc_pipeline.sources.kafka.known_options import SECRET_NAMES, option_name
-from cdc_pipeline.sources.kafka.secret_text import HIDDEN, SecretText
 from cdc_pipeline.sources.kafka.source import MAX_RECORDS, KafkaTopics
 from cdc_pipeline.sources.kafka.topic_selection import CLOCK_SKEW_MS, Start, TopicSelection
 from cdc_pipeline.sources.source import Source  # noqa: TC001  # Dagster reads the annotations
 from cdc_pipeline.sources.storage.source import MAX_BYTES, TicdcStorage
 
 Offsets = dict[str, dict[int, int]]
-Options = dict[str, str | int | float | bool]
 
 
 class CaptureFilesSource(YamlModel):
@@ -92,36 +90,6 @@ def _resolve_start(context: dg.ResolutionContext, model: Any) -> Any:
     return StartAt.resolve_from_model(context, model)
 
 
-def _require_value(value: Any) -> Any:
-    if value is None:
-        raise ValueError("an environment variable is not set")
-    return value
-
-
-# Dagster's own renderer evaluates the result as Python: it turns the password 1e5 into 100000.0, and '1' into 1.
-_TEMPLATES = Environment(
-    finalize=_require_value, undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
-)
-
-
-def _resolve_options(context: dg.ResolutionContext, model: Any) -> Options:
-    """The options with rendered templates. Errors contain the option name, but no value."""
-    if not isinstance(model, dict):
-        raise ValueError("options: a mapping of settings is expected")
-    options: Options = {}
-    for name, value in model.items():
-        try:
-            options[name] = render_template(context, value) if isinstance(value, str) else value
-        except Exception as error:
-            raise ValueError(f"options: {name!r} cannot be rendered: {error}") from None
-    return options
-
-
-def render_template(context: dg.ResolutionContext, text: str) -> str:
-    """The text with its templates rendered. Errors contain no values."""
-    return _TEMPLATES.from_string(text).render(**context.scope)
-
-
 class KafkaSource(YamlModel):
     """Topics of a Kafka cluster."""
 
@@ -146,13 +114,25 @@ class KafkaSource(YamlModel):
     max_records_per_batch: Annotated[
         int, Field(description="Maximum number of offsets per batch. A run ingests all available batches.")
     ] = MAX_RECORDS
+    security: Annotated[
+        SecuritySettings,
+        settings_resolver(SecuritySettings),
+        Field(description="TLS and login of both clients: Spark's and the one that reads metadata."),
+    ] = SecuritySettings()
     options: Annotated[
         Options,
-        dg.Resolver(_resolve_options, model_field_type=Options),
+        options_resolver("options"),
         Field(
-            description="Consumer settings by their Java names. Security settings of librdkafka, such as sasl.username, "
-            "sasl.password and ssl.ca.location, work, too. They apply to Spark and to the sensor. isolation.level is "
+            description="Settings of Spark's consumer by their Java names, passed on unchecked. isolation.level is "
             "read_committed by default."
+        ),
+    ] = {}  # noqa: RUF012  # pydantic copies it
+    sensor_options: Annotated[
+        Options,
+        options_resolver("sensor_options"),
+        Field(
+            description="Settings of the metadata client, which the sensor and runs use, by their names in librdkafka, "
+            "passed on unchecked."
         ),
     ] = {}  # noqa: RUF012  # pydantic copies it
     publish_group: Annotated[
@@ -200,29 +180,25 @@ class KafkaSource(YamlModel):
             raise ValueError(f"{value} is not a number of records: 1 or more is expected")
         return value
 
-    @field_validator("options")
+    @field_validator("made_anew")
     @classmethod
-    def _wrap_secrets(cls, value: Options) -> Options:
-        return {
-            name: SecretText(_text(option)) if option_name(name) in SECRET_NAMES else option
-            for name, option in value.items()
-        }
-
-    @field_serializer("options", when_used="json")
-    def _redact_options(self, value: Options) -> Options:
-        return {name: HIDDEN if isinstance(option, SecretText) else option for name, option in value.items()}
-
-    @model_validator(mode="after")
-    def _validate_options(self) -> KafkaSource:
-        self.client.validate()
-        names = list(self.made_anew.values())
+    def _validate_made_anew(cls, value: dict[str, str]) -> dict[str, str]:
+        names = list(value.values())
         if len(set(names)) < len(names) or not all(names):
-            raise ValueError("made_anew: each topic needs a different name")
-        return self
+            raise ValueError("each topic needs a different name")
+        return value
+
+    @field_validator("options", "sensor_options")
+    @classmethod
+    def _validate_options(cls, value: Options) -> Options:
+        return validate_options(value)
 
     @property
     def client(self) -> ClientSettings:
-        return ClientSettings(self.bootstrap_servers, {name: _text(value) for name, value in self.options.items()})
+        security = {name: value for name, value in self.security if value}
+        given = (self.options, self.sensor_options)
+        options, sensor_options = ({name: str(value) for name, value in found.items()} for found in given)
+        return ClientSettings(self.bootstrap_servers, options, sensor_options, security)
 
     @property
     def source(self) -> Source:
@@ -236,11 +212,6 @@ class KafkaSource(YamlModel):
             frozenset(self.ended),
         )
         return KafkaTopics(self.client, selection, self.max_records_per_batch, self.publish_group)
-
-
-def _text(value: str | int | float | bool) -> str:
-    """The value as Kafka's text: true for True."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _by_partition(offsets: Offsets) -> dict[tuple[str, int], int]:

@@ -22,6 +22,7 @@ from dagster import DagsterRunStatus, DefaultSensorStatus, RunsFilter
 from cdc_pipeline.checks.balance import BALANCE
 from cdc_pipeline.checks.freshness import FRESH
 from cdc_pipeline.checks.open_transactions import NO_OPEN_TRANSACTIONS
+from cdc_pipeline.checks.rotation import newest_evaluation
 from cdc_pipeline.errors import DeclarationError, LakeError, SourceError, TransientError
 from cdc_pipeline.pipeline import PIPELINE_TAG
 from cdc_pipeline.sensors.alerts import Changes, Condition, Known, compare, message, reasons
@@ -46,7 +47,6 @@ _INTERVAL_SECONDS, _LONGEST_PAUSE_SECONDS = 30, 900
 """A channel that does not take a message gets it again in the next tick, then after pauses that double."""
 _SEND_SECONDS = 20.0
 """Time limit of a message. Dagster limits a sensor to 60 s (DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS)."""
-_NEWEST_RESULTS = 5
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,7 @@ def _observe(
     if key.name == FRESH:
         event = instance.get_latest_materialization_event(key.asset_key) if limits.declared else None
         return None if event is None else _lag(event, limits, now, page)
-    # a row without a result is of a run that waits, runs or failed. A result replaces its row, so that older rows may have
-    # newer results
-    rows = instance.event_log_storage.get_asset_check_execution_history(key, _NEWEST_RESULTS)
-    events = [row.event for row in rows if row.event is not None and row.event.asset_check_evaluation is not None]
-    newest = max(events, key=lambda event: event.timestamp, default=None)
+    newest = newest_evaluation(instance, key)
     result = None if newest is None else newest.asset_check_evaluation
     return None if result is None else _conditions(result, page)
 

@@ -65,8 +65,8 @@ def _note(commit: Path) -> dict[str, Any] | None:
     try:
         for action in read_actions(commit):
             if "commitInfo" in action:
-                return _parse(action["commitInfo"].get("userMetadata"), action["commitInfo"]["timestamp"])
-    except (OSError, LookupError, ValueError, AttributeError):
+                return _parse(action["commitInfo"].get("userMetadata"), action["commitInfo"].get("timestamp"))
+    except (OSError, ValueError, AttributeError):
         return None
     return None
 
@@ -82,10 +82,12 @@ def newest_note_by_spark(lake: Lake) -> dict[str, Any] | None:
     return next((note for row in noted.collect() if (note := _parse(*row)) is not None), None)
 
 
-def _parse(text: str | None, committed_ms: int) -> dict[str, Any] | None:
+def _parse(text: str | None, committed_ms: int | None) -> dict[str, Any] | None:
     """The note in a commit's `userMetadata`; None if another writer wrote it."""
     note = json.loads(text or "null")
-    return {**note, "committed_ms": committed_ms} if isinstance(note, dict) and "run_id" in note else None
+    if not isinstance(note, dict) or "run_id" not in note:
+        return None
+    return note if committed_ms is None else {**note, "committed_ms": committed_ms}
 
 
 def raw_app_id(paths: LakePaths) -> str:

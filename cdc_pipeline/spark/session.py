@@ -20,7 +20,7 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr, field_validator
 
-from cdc_pipeline.errors import TransientError
+from cdc_pipeline.errors import SECRET_SETTINGS, TransientError
 from cdc_pipeline.spark.jars import jar_excludes, jar_packages, spark_home
 from cdc_pipeline.spark.java import require_java
 from cdc_pipeline.spark.jvm import jvm
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|url|sasl[.]jaas|ssl[.]keystore[.]key"
 _UTC_OPTION = "-Duser.timezone=UTC"
 _COLLECTOR_OPTION = re.compile(r"-XX:[+-]Use\w+GC\b")
 _FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m"
@@ -87,8 +86,8 @@ _FIXED_SETTINGS = {
     # otherwise each column function makes three py4j calls to record the Python line for errors
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # redacts reader options such as a broker's passwords in plans, logs and event logs
-    "spark.redaction.regex": _SECRET_OPTIONS,
-    "spark.sql.redaction.options.regex": _SECRET_OPTIONS,
+    "spark.redaction.regex": SECRET_SETTINGS,
+    "spark.sql.redaction.options.regex": SECRET_SETTINGS,
     # merges of several tables run in parallel and share the cores
     "spark.scheduler.mode": "FAIR",
 }

@@ -140,7 +140,9 @@ def test_a_kafka_source(load: Callable[[str], CdcPipeline], monkeypatch: pytest.
         "topic_pattern": r"shop\..*",
         "start": {"commit_tso": 470613987560259584},
         "max_records_per_batch": 1000,
+        "security": {"protocol": "SSL", "ca": "ca.pem"},
         "options": {"client.id": "{{ env.CDC_TEST_PASSWORD }}", "fetch.max.bytes": 5, "check.crcs": True},
+        "sensor_options": {"client.id": "{{ env.CDC_TEST_PASSWORD }}2"},
         "publish_group": "shown",
         "made_anew": {"shop.a": "shop.a@2"},
         "resume_at": {"shop.b": {"0": 7}},
@@ -156,7 +158,10 @@ def test_a_kafka_source(load: Callable[[str], CdcPipeline], monkeypatch: pytest.
         frozenset({"shop.c"}),
     )
     options = {"client.id": "hunter2", "fetch.max.bytes": "5", "check.crcs": "true"}
-    assert source == KafkaTopics(ClientSettings("one:9092,two:9092", options), selection, 1000, "shown")
+    client = ClientSettings(
+        "one:9092,two:9092", options, {"client.id": "hunter22"}, {"protocol": "SSL", "ca": "ca.pem"}
+    )
+    assert source == KafkaTopics(client, selection, 1000, "shown")
 
 
 @pytest.mark.parametrize(
@@ -451,13 +456,25 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {**_GOOD, "source": {**_KAFKA, "max_records_per_batch": 0}},
         ["max_records_per_batch", "0 is not a number of records"],
     ),
-    "option unknown": (
-        {**_GOOD, "source": {**_KAFKA, "options": {"sasl.passwort": "x"}}},
-        ["options", "'sasl.passwort' is not a setting of a Kafka consumer", "'sasl.password'"],
+    "option that names brokers": (
+        {**_GOOD, "source": {**_KAFKA, "options": {"bootstrap.servers": "b:9093"}}},
+        ["options", "'bootstrap.servers' cannot be set here", "bootstrap_servers"],
     ),
-    "option that is ours": (
-        {**_GOOD, "source": {**_KAFKA, "options": {"auto.offset.reset": "latest"}}},
-        ["options", "'auto.offset.reset'", "the source's field start"],
+    "option not a value": (
+        {**_GOOD, "source": {**_KAFKA, "sensor_options": {"client.rack": ["x"]}}},
+        ["kafka.sensor_options", "client.rack"],
+    ),
+    "security without protocol": (
+        {**_GOOD, "source": {**_KAFKA, "security": {"ca": "ca.pem"}}},
+        ["source.security", "protocol PLAINTEXT ignores ca: SSL or SASL_SSL is expected"],
+    ),
+    "security with a field more": (
+        {**_GOOD, "source": {**_KAFKA, "security": {"protocol": "SSL", "cert": "c"}}},
+        ["kafka.security.SecuritySettingsModel.cert", "Extra inputs are not permitted"],
+    ),
+    "security that is not used": (
+        {**_GOOD, "source": {**_KAFKA, "security": {"protocol": "PLAINTEXT", "ca": "ca.pem"}}},
+        ["attributes.source.security", "protocol PLAINTEXT ignores ca"],
     ),
     "two topics of one name": (
         {**_GOOD, "source": {**_KAFKA, "made_anew": {"a": "x", "b": "x"}}},

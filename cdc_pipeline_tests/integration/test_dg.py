@@ -118,7 +118,9 @@ def test_errors_of_values_have_their_line(load: Callable[[str], CdcPipeline]) ->
 
 
 @pytest.mark.parametrize("source", get_args(ScaffoldParams.model_fields["source"].annotation))
-def test_scaffolded_file_loads(load: Callable[[str], CdcPipeline], tmp_path: Path, source: Any) -> None:
+def test_scaffolded_file_loads(
+    load: Callable[[str], CdcPipeline], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Any
+) -> None:
     folder = tmp_path / "2-orders"
     folder.mkdir()
 
@@ -132,6 +134,8 @@ def test_scaffolded_file_loads(load: Callable[[str], CdcPipeline], tmp_path: Pat
     component = load(text)
     assert (component.name, component.source.type) == ("p_2_orders", source)
     # also with its commented fields
+    monkeypatch.setenv("KAFKA_USER", "alice")
+    monkeypatch.setenv("KAFKA_PASSWORD", "x")
     load(re.sub(r"^( +)# ( *)(?=\S+:)", r"\1\2", text, flags=re.MULTILINE))
     scaffolded("yaml", folder / "defs.yaml", append=True)
     assert (folder / "defs.yaml").read_text() == f"{text}---\n{text}"

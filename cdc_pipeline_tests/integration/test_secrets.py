@@ -24,12 +24,6 @@ from urllib.parse import quote, quote_plus
 import dagster as dg
 import pyarrow.parquet as pq
 import pytest
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-)
 from dagster._utils.error import serializable_error_info_from_exc_info
 from pyspark.errors import AnalysisException
 
@@ -40,6 +34,7 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.kafka import broker as broker_module
 from cdc_pipeline.sources.kafka import raw_topics
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
+from cdc_pipeline.sources.kafka.secret_text import jaas_escaped
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.certificates import create_certificates
@@ -58,32 +53,40 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20"
 )
 
-_CORES = {name: secrets.token_hex(12) for name in ("password", "wrong", "key_password", "client_secret")}
+_CORES = {name: secrets.token_hex(12) for name in ("password", "wrong", "passphrase", "client_secret")}
 # characters that JAAS, JSON, URLs and Python's repr each escape differently
 SECRETS = {name: f"{name[:2]} \"{core}\\é'%;" for name, core in _CORES.items()}
 _LISTENERS = (Listener("SECURED", "SASL_SSL", ("PLAIN", "OAUTHBEARER")),)
-_COMMON = """
-    security.protocol: SASL_SSL
-    ssl.ca.location: "{{{{ env.CDC_TEST_CA }}}}"
-    ssl.certificate.location: "{{{{ env.CDC_TEST_CERTIFICATE }}}}"
-    ssl.key.location: "{{{{ env.CDC_TEST_KEY }}}}"
-    ssl.key.password: "{{{{ env.CDC_TEST_KEY_PASSWORD }}}}"
+_OPTIONS = """
+  options:
     request.timeout.ms: 5000
     default.api.timeout.ms: 6000
+    some.passphrase: "{{{{ env.CDC_TEST_PASSPHRASE }}}}"
 """
 _LOGINS = {
     "PLAIN": """
-    sasl.mechanism: PLAIN
-    sasl.username: alice
-    sasl.password: "{{{{ env.CDC_TEST_SECRET }}}}"
-""",
-    "OAUTHBEARER": """
+    mechanism: PLAIN
+    username: alice
+    password: "{{{{ env.CDC_TEST_SECRET }}}}"
+"""
+    + _OPTIONS,
+    "OAUTHBEARER": _OPTIONS
+    + """
     sasl.mechanism: OAUTHBEARER
+    sasl.login.callback.handler.class: org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler
+    sasl.oauthbearer.token.endpoint.url: "{{{{ env.CDC_TEST_TOKENS }}}}"
+    sasl.jaas.config: "{{{{ env.CDC_TEST_JAAS }}}}"
+  sensor_options:
+    sasl.mechanism: OAUTHBEARER
+    sasl.oauthbearer.method: oidc
     sasl.oauthbearer.client.id: alice
     sasl.oauthbearer.client.secret: "{{{{ env('CDC_TEST_SECRET') }}}}"
     sasl.oauthbearer.token.endpoint.url: "{{{{ env.CDC_TEST_TOKENS }}}}"
 """,
 }
+_JAAS_LINE = (
+    'org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="alice" clientSecret="{}";'
+)
 _FILE = """
 name: {name}
 lake: "{lake}"
@@ -91,7 +94,12 @@ source:
   type: kafka
   bootstrap_servers: "{bootstrap}"
   topics: [orders]
-  options:"""
+  security:
+    protocol: SASL_SSL
+    ca: "{{{{ env.CDC_TEST_CA }}}}"
+    certificate: "{{{{ env.CDC_TEST_CERTIFICATE }}}}"
+    key: "{{{{ env.CDC_TEST_KEY }}}}"
+"""
 
 
 @dataclass
@@ -153,10 +161,6 @@ def forms(key_lines: list[str]) -> list[bytes]:
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     folder = tmp_path_factory.mktemp("kafka")
     certificates = create_certificates(folder / "certificates")
-    key: Any = load_pem_private_key(certificates.client_key.read_bytes(), None)
-    locked = folder / "locked.pem"
-    encryption = BestAvailableEncryption(SECRETS["key_password"].encode())
-    locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
     with (
         TokenServer({"alice": SECRETS["client_secret"]}) as tokens,
         LocalBroker(
@@ -167,8 +171,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         variables = {
             "CDC_TEST_CA": str(certificates.ca),
             "CDC_TEST_CERTIFICATE": str(certificates.client_certificate),
-            "CDC_TEST_KEY": str(locked),
-            "CDC_TEST_KEY_PASSWORD": SECRETS["key_password"],
+            "CDC_TEST_KEY": str(certificates.client_key),
+            "CDC_TEST_PASSPHRASE": SECRETS["passphrase"],
             "CDC_TEST_TOKENS": tokens.token_url,
         }
         lines = [
@@ -190,12 +194,12 @@ class Bench:
     traces: Traces
 
     def component(self, secret: str, mechanism: str = "PLAIN", name: str = "shop") -> CdcPipeline:
-        for variable, value in {**self.kafka.variables, "CDC_TEST_SECRET": SECRETS[secret]}.items():
+        jaas = _JAAS_LINE.format(jaas_escaped(SECRETS[secret]))
+        variables = {**self.kafka.variables, "CDC_TEST_SECRET": SECRETS[secret], "CDC_TEST_JAAS": jaas}
+        for variable, value in variables.items():
             self.monkeypatch.setenv(variable, value)
         bootstrap = self.kafka.broker.addresses["SECURED"]
-        text = (_FILE + _COMMON + _LOGINS[mechanism].lstrip("\n")).format(
-            name=name, lake=self.traces.lake, bootstrap=bootstrap
-        )
+        text = (_FILE.rstrip() + _LOGINS[mechanism]).format(name=name, lake=self.traces.lake, bootstrap=bootstrap)
         found: CdcPipeline = CdcPipeline.resolve_from_yaml(text)
         return found
 
@@ -264,7 +268,7 @@ def test_the_search_finds_leaked_secrets(bench: Bench, capfd: pytest.CaptureFixt
     def leaking() -> None:
         dg.get_dagster_logger().info(SECRETS["password"])
         print(SECRETS["wrong"])
-        raise RuntimeError("above") from ValueError(SECRETS["key_password"])
+        raise RuntimeError("above") from ValueError(SECRETS["passphrase"])
 
     @dg.job
     def leaking_job() -> None:
@@ -273,7 +277,7 @@ def test_the_search_finds_leaked_secrets(bench: Bench, capfd: pytest.CaptureFixt
     leaking_job.execute_in_process(instance=bench.instance, raise_on_error=False)
     bench.traces.texts["output"] = "".join(capfd.readouterr())
     found = bench.traces.leaks(forms([]))
-    for name in ("password", "wrong", "key_password"):
+    for name in ("password", "wrong", "passphrase"):
         assert [leak for leak in found if _CORES[name] in leak and str(bench.traces.instance) in leak], name
 
 
@@ -354,7 +358,7 @@ def test_a_run_and_a_tick_that_are_refused(
 def _raised(error: BaseException, cause: BaseException | None) -> Callable[..., None]:
     def raising(*_arguments: Any, **_options: Any) -> None:
         try:
-            raise KeyError(SECRETS["key_password"])
+            raise KeyError(SECRETS["passphrase"])
         except KeyError:
             raise error from cause
 

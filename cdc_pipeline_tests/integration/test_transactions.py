@@ -162,7 +162,7 @@ def test_uncommitted_records_are_read_on_request_only(broker: LocalBroker, spark
     writer = _Writer(broker, "third", "few").begin((0, 1), sent_ms=an_hour_ago)
     _Writer(broker, "fourth", "few").begin((0, 2)).abort()
     _wait_for(broker, (0, 3), topic="few")
-    lake = _Lake(spark, tmp_path, _source(broker, "few", **{"kafka.isolation.level": "read_uncommitted"}))
+    lake = _Lake(spark, tmp_path, _source(broker, "few", **{"isolation.level": "read_uncommitted"}))
     result = dg.materialize(
         [raw_asset(Pipeline("p", lake.source, str(tmp_path)))],
         resources={OWN_SPARK: SparkLakehouse(driver_memory="1g")},

@@ -41,6 +41,10 @@ _LOGS: dict[str, tuple[list[str], dict[str, object] | None]] = {
     "a commit that is torn": ([_commit(_OURS), '{"commitInf'], _OURS),
     "a commit of nothing": ([_commit(_OURS), ""], _OURS),
     "no commits": ([], None),
+    "the time of the commit": (
+        [json.dumps({"commitInfo": {"timestamp": 7, "userMetadata": json.dumps(_OURS)}})],
+        {**_OURS, "committed_ms": 7},
+    ),
     "no note": (['{"commitInfo":{}}'], None),
 }
 

@@ -61,9 +61,9 @@ _UNREACHABLE = re.compile(
 )
 """Texts of an authentication error caused by an unreachable token endpoint: a retry may succeed."""
 _HINTS = {
-    "SSL alert number": "the broker requires a client certificate that it trusts: set ssl.certificate.location and "
-    "ssl.key.location",
-    "connecting to a PLAINTEXT": "security.protocol does not match the listener of this port",
+    "SSL alert number": "the broker requires a client certificate that it trusts: set certificate and key of "
+    "source.security",
+    "connecting to a PLAINTEXT": "source.security.protocol does not match the listener of this port",
 }
 """What to do, by a part of the error's text."""
 
@@ -116,10 +116,10 @@ class Broker:
             settings.java()  # the sensor fails with the same error as a run if Spark's settings are invalid
             # log_level 0: errors go to the callback only, not to standard error
             config: dict[str, Any] = {
-                **settings.librdkafka(),
-                "error_cb": self._errors.append,
                 "log_level": 0,
                 "socket.timeout.ms": 10_000,
+                **settings.librdkafka(),
+                "error_cb": self._errors.append,
             }
             self._config = config
             self._admin: Any = AdminClient(config)
@@ -277,9 +277,10 @@ class Broker:
         causes = [found for found in self._errors if found.code() != KafkaError._ALL_BROKERS_DOWN]
         if causes or not self._errors:
             return TransientError(f"{self._name} does not answer: {self._message(causes[0] if causes else error)}")
+        protocol = self._settings.librdkafka().get("security.protocol", "PLAINTEXT")
         return TransientError(
-            f"{self._name} accepts connections and closes them without an error. Check that security.protocol "
-            f"{self._settings.protocol} matches the listener of this port"
+            f"{self._name} accepts connections and closes them without an error. Check that source.security.protocol "
+            f"{protocol} matches the listener of this port"
         )
 
     def _message(self, error: object) -> str:

@@ -1,4 +1,4 @@
-"""Secrets: a string type that hides its value, and the encodings in which a secret could appear in an output."""
+"""Secrets: which settings are secret, a string type that hides its value, and the encodings of a value in outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
-from cdc_pipeline.sources.kafka.jaas import escaped
+from cdc_pipeline.errors import SECRET_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +28,16 @@ class SecretText(str):
         return f"'{HIDDEN}'"
 
 
+def is_secret(name: str) -> bool:
+    """Whether the values of settings with this name must not appear in any output."""
+    return re.search(SECRET_SETTINGS, name) is not None
+
+
+def jaas_escaped(text: str) -> str:
+    """The text as it stands between double quotes in a JAAS entry, where a line end is not allowed."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+
+
 def secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
     """Each secret, plain and encoded as in JAAS, JSON, Python's `repr`, a URL and Base64.
 
@@ -36,35 +46,20 @@ def secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
     """
     found: set[str] = set()
     for secret in secrets:
-        for text in (str(secret), *key_lines(secret)):
+        lines = "\n".join(_PRIVATE_KEY.findall(secret)).split()
+        for text in (str(secret), *(line for line in lines if len(line) >= _MIN_LINE)):
             found |= _forms(text)
     return tuple(sorted(found - {""}, key=lambda form: (-len(form), form)))
 
 
-def key_lines(text: str) -> list[str]:
-    """The lines of the private keys in a PEM text."""
-    inside = "\n".join(match.group(1) for match in _PRIVATE_KEY.finditer(text)).split()
-    return [line for line in inside if len(line) >= _MIN_LINE]
-
-
 def _forms(text: str) -> set[str]:
-    raw = text.encode("utf-8", errors="surrogatepass")
-    jaas = escaped(text)
-    return {
-        text,
-        jaas,
-        repr(str(text))[1:-1],
-        json.dumps(text)[1:-1],
-        json.dumps(text, ensure_ascii=False)[1:-1],
-        # a JAAS entry within JSON or within another repr
-        json.dumps(jaas)[1:-1],
-        json.dumps(jaas, ensure_ascii=False)[1:-1],
-        repr(jaas)[1:-1],
-        quote(raw, safe=""),
-        quote(raw),
-        quote_plus(raw),
-        base64.b64encode(raw).decode(),
-        base64.urlsafe_b64encode(raw).decode(),
-        base64.b64encode(raw).decode().rstrip("="),
-        base64.urlsafe_b64encode(raw).decode().rstrip("="),
-    }
+    raw, plain = text.encode("utf-8", errors="surrogatepass"), (text, jaas_escaped(text))
+    encoded = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
+    encoded |= {form.rstrip("=") for form in encoded}
+    # also a JAAS entry within JSON or within another repr
+    quoted = {form[1:-1] for found in plain for form in (repr(found), json.dumps(found), _json(found))}
+    return {*plain, *quoted, *encoded, quote(raw, safe=""), quote(raw), quote_plus(raw)}
+
+
+def _json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

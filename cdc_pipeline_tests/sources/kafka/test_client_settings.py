@@ -1,4 +1,4 @@
-"""Conversion of one set of options for Java and librdkafka, checked with both clients."""
+"""Settings of one connection for Java and librdkafka, checked with both clients."""
 
 from __future__ import annotations
 
@@ -9,25 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
+from pyspark.errors import IllegalArgumentException
 
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.broker import Broker
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-from cdc_pipeline.sources.kafka.jaas import PLAIN, jaas_line, jaas_options
-from cdc_pipeline.sources.kafka.known_options import JAVA_NAMES
-from cdc_pipeline.sources.kafka.secret_text import SecretText, secret_forms
+from cdc_pipeline.sources.kafka.secret_text import SecretText, is_secret, secret_forms
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline_tests.local_kafka.certificates import Certificates, create_certificates
 
@@ -41,137 +33,118 @@ _MODULES = "org.apache.kafka.common.security"
 _QUOTED = SECRET.replace("\\", "\\\\").replace('"', '\\"')
 PLAIN_LINE = f'{_MODULES}.plain.PlainLoginModule required username="alice" password="{_QUOTED}";'
 SCRAM_LINE = f'{_MODULES}.scram.ScramLoginModule required username="alice" password="{_QUOTED}";'
-TOKEN_LINE = (
-    f'{_MODULES}.oauthbearer.OAuthBearerLoginModule required clientId="alice" clientSecret="{_QUOTED}" scope="kafka";'
-)
-TOKEN_LOGIN = f"{_MODULES}.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+TOKEN_LINE = f'{_MODULES}.oauthbearer.OAuthBearerLoginModule required clientId="alice" clientSecret="{_QUOTED}";'
 URL = "http://127.0.0.1:9/token"
-SASL = {"security.protocol": "SASL_PLAINTEXT"}
-USER = {"sasl.username": "alice", "sasl.password": SECRET}
-CLIENT = {
-    "sasl.oauthbearer.client.id": "alice",
-    "sasl.oauthbearer.client.secret": SECRET,
-    "sasl.oauthbearer.scope": "kafka",
+
+
+def _user(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> dict[str, str]:
+    return {"protocol": protocol, "mechanism": mechanism, "username": "alice", "password": SECRET}
+
+
+def _java_login(mechanism: str, line: str) -> dict[str, str]:
+    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": line}
+
+
+def _librdkafka_login(mechanism: str) -> dict[str, str]:
+    login = {"sasl.mechanism": mechanism, "sasl.username": "alice", "sasl.password": SECRET}
+    return {"security.protocol": "SASL_PLAINTEXT", **login}
+
+
+_TOKEN_JAVA = {
+    **_java_login("OAUTHBEARER", TOKEN_LINE),
+    "sasl.oauthbearer.token.endpoint.url": URL,
+    "sasl.login.callback.handler.class": f"{_MODULES}.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
 }
-ENDPOINT = {"sasl.oauthbearer.token.endpoint.url": URL}
-
-
-def _login(mechanism: str, line: str) -> dict[str, str]:
-    return {**SASL, "sasl.mechanism": mechanism, "sasl.jaas.config": line}
-
-
-def _user(mechanism: str) -> dict[str, str]:
-    return {**SASL, "sasl.mechanism": mechanism, **USER}
-
-
-_TOKEN_JAVA = {**_login("OAUTHBEARER", TOKEN_LINE), **ENDPOINT, "sasl.login.callback.handler.class": TOKEN_LOGIN}
 _TOKEN_LIBRDKAFKA = {
-    **SASL,
     "sasl.mechanism": "OAUTHBEARER",
     "sasl.oauthbearer.method": "oidc",
-    **CLIENT,
-    **ENDPOINT,
+    "sasl.oauthbearer.client.id": "alice",
+    "sasl.oauthbearer.client.secret": SECRET,
+    "sasl.oauthbearer.token.endpoint.url": URL,
 }
 _TLS = {"security.protocol": "SSL"}
+_CA_JAVA = {**_TLS, "ssl.truststore.type": "PEM", "ssl.truststore.certificates": "$$CA"}
 _CERTIFICATE_JAVA = {
     **_TLS,
     "ssl.keystore.type": "PEM",
     "ssl.keystore.certificate.chain": "$$CERTIFICATE",
     "ssl.keystore.key": "$$KEY",
 }
+_JAVA_STORES = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "$CA"}
+_HOST_CHECK = "ssl.endpoint.identification.algorithm"
 
-# name → (options, Java's settings, librdkafka's settings); $CA, $CERTIFICATE, $KEY and $STORE are paths of files,
-# $$CA, $$CERTIFICATE and $$KEY their contents
-CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, str]]] = {
+# name → (fields of the source, Java's settings, librdkafka's settings); $CA, $CERTIFICATE, $KEY and $BOTH are paths of
+# files, $$CA, $$CERTIFICATE, $$KEY and $$BOTH their contents
+CASES: dict[str, tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, str]]] = {
     "nothing": ({}, {}, {}),
-    "Spark's prefix": ({"kafka.client.id": "a"}, {"client.id": "a"}, {"client.id": "a"}),
-    "only for Java": ({"fetch.max.bytes": "1000", "max.poll.records": "9"},) * 2 + ({},),  # type: ignore[dict-item]
-    "uncommitted records": ({"kafka.isolation.level": "read_uncommitted"}, {"isolation.level": "read_uncommitted"}, {}),
-    "for both": ({"reconnect.backoff.ms": "20", "client.dns.lookup": "use_all_dns_ips", "client.rack": "r"},) * 3,  # type: ignore[dict-item]
-    "an empty value": ({"client.id": "", "ssl.ca.location": "", "security.protocol": "SSL"}, _TLS, _TLS),
-    "a protocol in small letters": ({"security.protocol": "ssl"}, _TLS, _TLS),
-    "PLAIN, librdkafka's names": (_user("PLAIN"), _login("PLAIN", PLAIN_LINE), _user("PLAIN")),
-    "PLAIN, Java's names": (_login("PLAIN", PLAIN_LINE), _login("PLAIN", PLAIN_LINE), _user("PLAIN")),
-    "PLAIN, small letters": (
-        {**_user("PLAIN"), "security.protocol": "sasl_plaintext"},
-        _login("PLAIN", PLAIN_LINE),
-        _user("PLAIN"),
+    "Spark's prefix": ({"options": {"kafka.client.id": "a"}}, {"client.id": "a"}, {}),
+    "options of any name": (
+        {"options": {"fetch.max.bytes": 1000, "qqq": "r", "check.crcs": True}, "sensor_options": {"client.rack": "r"}},
+        {"fetch.max.bytes": "1000", "qqq": "r", "check.crcs": "true"},
+        {"client.rack": "r"},
     ),
-    "PLAIN, librdkafka's name of mechanisms": (
-        {**SASL, "sasl.mechanisms": "PLAIN", **USER},
-        _login("PLAIN", PLAIN_LINE),
-        _user("PLAIN"),
+    # Spark changes names to lower case, too
+    "uncommitted records": (
+        {"options": {"Kafka.Isolation.Level": "read_uncommitted"}},
+        {"isolation.level": "read_uncommitted"},
+        {},
     ),
-    "SCRAM 256": (_user("SCRAM-SHA-256"), _login("SCRAM-SHA-256", SCRAM_LINE), _user("SCRAM-SHA-256")),
-    "SCRAM 512": (_login("SCRAM-SHA-512", SCRAM_LINE),) * 2 + (_user("SCRAM-SHA-512"),),  # type: ignore[dict-item]
-    "OAUTHBEARER, librdkafka's names": (_TOKEN_LIBRDKAFKA, _TOKEN_JAVA, _TOKEN_LIBRDKAFKA),
-    "OAUTHBEARER, Java's names": (_TOKEN_JAVA, _TOKEN_JAVA, _TOKEN_LIBRDKAFKA),
-    "TLS, librdkafka's names": (
+    "PLAIN": ({"security": _user("PLAIN")}, _java_login("PLAIN", PLAIN_LINE), _librdkafka_login("PLAIN")),
+    "SCRAM 256": (
+        {"security": _user("SCRAM-SHA-256")},
+        _java_login("SCRAM-SHA-256", SCRAM_LINE),
+        _librdkafka_login("SCRAM-SHA-256"),
+    ),
+    "SCRAM 512": (
+        {"security": _user("SCRAM-SHA-512")},
+        _java_login("SCRAM-SHA-512", SCRAM_LINE),
+        _librdkafka_login("SCRAM-SHA-512"),
+    ),
+    "OAUTHBEARER": (
+        {
+            "security": {"protocol": "SASL_PLAINTEXT"},
+            "options": {name: value for name, value in _TOKEN_JAVA.items() if name != "security.protocol"},
+            "sensor_options": _TOKEN_LIBRDKAFKA,
+        },
+        _TOKEN_JAVA,
+        {"security.protocol": "SASL_PLAINTEXT", **_TOKEN_LIBRDKAFKA},
+    ),
+    "TLS": ({"security": {"protocol": "SSL"}}, _TLS, _TLS),
+    "TLS, empty fields": (
+        {"security": {"protocol": "SSL", "ca": "", "username": "", "password": "", "certificate": "", "key": ""}},
+        _TLS,
+        _TLS,
+    ),
+    "TLS with an authority": (
+        {"security": {"protocol": "SSL", "ca": "$CA"}},
+        _CA_JAVA,
         {**_TLS, "ssl.ca.location": "$CA"},
-        {**_TLS, "ssl.truststore.type": "PEM", "ssl.truststore.certificates": "$$CA"},
+    ),
+    "TLS, as text": ({"security": {"protocol": "SSL", "ca": "$$CA"}}, _CA_JAVA, {**_TLS, "ssl.ca.pem": "$$CA"}),
+    "TLS by options": (
+        {"options": {**_TLS, **_JAVA_STORES}, "sensor_options": {**_TLS, "ssl.ca.location": "$CA"}},
+        {**_TLS, **_JAVA_STORES},
         {**_TLS, "ssl.ca.location": "$CA"},
     ),
-    "TLS, Java's names": (
-        {**_TLS, "ssl.truststore.type": "PEM", "ssl.truststore.location": "$CA", "ssl.truststore.password": "x"},
-        {**_TLS, "ssl.truststore.type": "PEM", "ssl.truststore.certificates": "$$CA"},
-        {**_TLS, "ssl.ca.location": "$CA"},
-    ),
-    "TLS, as text": (
-        {**_TLS, "ssl.truststore.certificates": "$$CA"},
-        {**_TLS, "ssl.truststore.type": "PEM", "ssl.truststore.certificates": "$$CA"},
-        {**_TLS, "ssl.ca.pem": "$$CA"},
-    ),
-    "TLS for any host, Java's way": (
-        {**_TLS, "ssl.endpoint.identification.algorithm": ""},
-        {**_TLS, "ssl.endpoint.identification.algorithm": ""},
-        {**_TLS, "ssl.endpoint.identification.algorithm": "none"},
-    ),
-    "TLS for any host, librdkafka's way": (
-        {**_TLS, "ssl.endpoint.identification.algorithm": "none"},
-        {**_TLS, "ssl.endpoint.identification.algorithm": ""},
-        {**_TLS, "ssl.endpoint.identification.algorithm": "none"},
+    "TLS for any host": (
+        {"security": {"protocol": "SSL"}, "options": {_HOST_CHECK: ""}, "sensor_options": {_HOST_CHECK: "none"}},
+        {**_TLS, _HOST_CHECK: ""},
+        {**_TLS, _HOST_CHECK: "none"},
     ),
     "client certificate": (
-        {**_TLS, "ssl.certificate.location": "$CERTIFICATE", "ssl.key.location": "$KEY"},
+        {"security": {"protocol": "SSL", "certificate": "$CERTIFICATE", "key": "$KEY"}},
         _CERTIFICATE_JAVA,
         {**_TLS, "ssl.certificate.location": "$CERTIFICATE", "ssl.key.location": "$KEY"},
     ),
     "client certificate and key in one file": (
-        {**_TLS, "ssl.certificate.location": "$BOTH"},
+        {"security": {"protocol": "SSL", "certificate": "$BOTH", "key": "$BOTH"}},
         _CERTIFICATE_JAVA,
         {**_TLS, "ssl.certificate.location": "$BOTH", "ssl.key.location": "$BOTH"},
     ),
     "client certificate, as text": (
-        {**_TLS, "ssl.keystore.certificate.chain": "$$CERTIFICATE", "ssl.keystore.key": "$$KEY"},
+        {"security": {"protocol": "SSL", "certificate": "$$CERTIFICATE", "key": "$$KEY"}},
         _CERTIFICATE_JAVA,
         {**_TLS, "ssl.certificate.pem": "$$CERTIFICATE", "ssl.key.pem": "$$KEY"},
-    ),
-    "client certificate, Java's PEM file": (
-        {**_TLS, "ssl.keystore.type": "PEM", "ssl.keystore.location": "$BOTH"},
-        _CERTIFICATE_JAVA,
-        {**_TLS, "ssl.certificate.location": "$BOTH", "ssl.key.location": "$BOTH"},
-    ),
-    "a key with a password": (
-        {**_TLS, "ssl.certificate.location": "$CERTIFICATE", "ssl.key.location": "$LOCKED", "ssl.key.password": SECRET},
-        _CERTIFICATE_JAVA,
-        {**_TLS, "ssl.certificate.location": "$CERTIFICATE", "ssl.key.location": "$LOCKED", "ssl.key.password": SECRET},
-    ),
-    "a key in OpenSSL's older form": (
-        {**_TLS, "ssl.certificate.location": "$CERTIFICATE", "ssl.key.location": "$OLDER"},
-        _CERTIFICATE_JAVA,
-        {**_TLS, "ssl.certificate.location": "$CERTIFICATE", "ssl.key.location": "$OLDER"},
-    ),
-    "client certificate, PKCS12": (
-        (
-            {
-                **_TLS,
-                "ssl.keystore.type": "PKCS12",
-                "ssl.keystore.location": "$STORE",
-                "ssl.keystore.password": "throw-away",
-            },
-        )
-        * 2  # type: ignore[dict-item]
-        + ({**_TLS, "ssl.keystore.location": "$STORE", "ssl.keystore.password": "throw-away"},)
     ),
 }
 
@@ -184,29 +157,33 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(scope="module")
 def files(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pem")
-    both, locked, older = folder / "both.pem", folder / "locked.pem", folder / "older.pem"
+    both, older = folder / "both.pem", folder / "older.pem"
     both.write_text(certificates.client_key.read_text() + "in between\n" + certificates.client_certificate.read_text())
     key: Any = load_pem_private_key(certificates.client_key.read_bytes(), None)
-    encryption = BestAvailableEncryption(SECRET.encode())
-    locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
     older.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
     return {
         "CA": certificates.ca,
         "CERTIFICATE": certificates.client_certificate,
         "KEY": certificates.client_key,
         "BOTH": both,
-        "LOCKED": locked,
         "OLDER": older,
-        "STORE": certificates.client_store,
     }
 
 
-def _filled(options: dict[str, str], files: dict[str, Path]) -> dict[str, str]:
+def _filled(options: dict[str, Any], files: dict[str, Path]) -> dict[str, Any]:
     found = {}
     for name, value in options.items():
-        text = files[value[2:]].read_text() if value.startswith("$$") else value
-        found[name] = str(files[value[1:]]) if re.fullmatch(r"\$[A-Z]+", value) else text
+        text = files[value[2:]].read_text() if str(value).startswith("$$") else value
+        found[name] = str(files[value[1:]]) if re.fullmatch(r"\$[A-Z]+", str(value)) else text
     return found
+
+
+def _source(**fields: Any) -> KafkaSource:
+    return KafkaSource(type="kafka", bootstrap_servers="127.0.0.1:9", topics=["t"], **fields)
+
+
+def _client(fields: dict[str, dict[str, Any]], files: dict[str, Path]) -> ClientSettings:
+    return _source(**{name: _filled(options, files) for name, options in fields.items()}).client
 
 
 def _blocks(text: str) -> str:
@@ -222,8 +199,8 @@ def _same(found: dict[str, str], expected: dict[str, str]) -> bool:
 
 def test_each_client_gets_what_it_knows(files: dict[str, Path]) -> None:
     wrong = []
-    for name, (options, java, librdkafka) in CASES.items():
-        client = ClientSettings("127.0.0.1:9", _filled(options, files)).validate()
+    for name, (fields, java, librdkafka) in CASES.items():
+        client = _client(fields, files)
         by_java = {"isolation.level": "read_committed", "fetch.max.wait.ms": "10", **java}
         for got, expected in ((client.java(), by_java), (client.librdkafka(), librdkafka)):
             if not _same(got, _filled(expected, files)):
@@ -232,10 +209,11 @@ def test_each_client_gets_what_it_knows(files: dict[str, Path]) -> None:
 
 
 def test_librdkafka_accepts_the_settings(files: dict[str, Path]) -> None:
-    for options, _, _ in CASES.values():
-        client = ClientSettings("127.0.0.1:9", _filled(options, files))
-        config: dict[str, Any] = {**client.librdkafka(), "log_level": 0}
+    for fields, _, _ in CASES.values():
+        config: dict[str, Any] = {**_client(fields, files).librdkafka(), "log_level": 0}
         AdminClient(config)
+    with pytest.raises(SourceError, match=r"settings of the Kafka broker .* are invalid: .*No such .*qqq"):
+        Broker(_source(sensor_options={"qqq": "r"}).client)
 
 
 def test_java_accepts_the_settings(spark: SparkSession, files: dict[str, Path]) -> None:
@@ -245,9 +223,8 @@ def test_java_accepts_the_settings(spark: SparkSession, files: dict[str, Path]) 
     """
     kafka: Any = jvm(spark).org.apache.kafka
     byte_array = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
-    for options, _, _ in CASES.values():
-        client = ClientSettings("127.0.0.1:9", _filled(options, files))
-        found = {**client.java(), "key.deserializer": byte_array, "value.deserializer": byte_array}
+    for fields, _, _ in CASES.values():
+        found = {**_client(fields, files).java(), "key.deserializer": byte_array, "value.deserializer": byte_array}
         config: Any = jvm(spark).java.util.HashMap()
         for name, value in found.items():
             config.put(name, value)
@@ -255,105 +232,72 @@ def test_java_accepts_the_settings(spark: SparkSession, files: dict[str, Path]) 
         assert set(known.unused()) <= set(found)
         if found.get("sasl.mechanism") != "OAUTHBEARER":
             kafka.clients.consumer.KafkaConsumer(config).close()
+    config.put("isolation.level", "READ_UNCOMMITTED")
+    with pytest.raises(Py4JJavaError, match=r"Invalid value READ_UNCOMMITTED for configuration isolation\.level"):
+        kafka.clients.consumer.ConsumerConfig(config)
 
 
-def test_the_names_are_those_of_java(spark: SparkSession) -> None:
-    kafka: Any = jvm(spark).org.apache.kafka
-    assert set(kafka.clients.consumer.ConsumerConfig.configNames()) >= JAVA_NAMES
+def test_spark_refuses_options_that_would_change_what_is_read(spark: SparkSession) -> None:
+    """So that the load of a pipeline need not."""
+    for option, value in (
+        ("auto.offset.reset", "latest"),
+        ("enable.auto.commit", "true"),
+        ("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer"),
+        ("value.deserializer", "org.apache.kafka.common.serialization.StringDeserializer"),
+        ("interceptor.classes", "a.B"),
+    ):
+        settings = _source(options={option: value}).client.java()
+        reader = spark.read.format("kafka").options(**{f"kafka.{name}": text for name, text in settings.items()})
+        with pytest.raises(IllegalArgumentException, match=re.escape(option)):
+            reader.option("subscribe", "t").load()
 
 
-# Texts that a YAML file can contain as a password. A test below compares with Java's parser of JAAS.
-_VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
-
-
-@given(_VALUES, _VALUES)
-@settings(max_examples=300, deadline=None)
-def test_a_jaas_line_reads_back(username: str, password: str) -> None:
-    options = {"username": username, "password": password}
-    assert jaas_options(jaas_line(PLAIN, options)) == options
-
-
-def test_java_reads_a_jaas_line_as_we_do(spark: SparkSession) -> None:
-    passwords = [
-        SECRET,
-        "a b",
-        "\\",
-        '\\"',
-        "'",
-        "é 漢 🎉",
-        "a\nb\r\tc",
-        "\\n",
-        "\\101",
-        ";",
-        "=",
-        "//x",
-        "/*",
-        "#",
-        " ",
-    ]
-    lines = [jaas_line(PLAIN, {"username": "a", "password": password}) for password in passwords]
-    lines += [
-        "a.b.C required password = bare.word-1 ;",
-        "a.b.C REQUIRED password='single \" \\' \\101\\t' ; // the end",
-        'a.b.C /* none */ optional\n password="x" other=$y_1 // more\n;',
-        'a.b.C required "quoted"="x" ;',
-        "a.b.C required ;",
-    ]
-    context: Any = jvm(spark).org.apache.kafka.common.security.JaasContext
+def test_java_reads_a_password_as_it_is(spark: SparkSession) -> None:
     java: Any = jvm(spark)
-    for line in lines:
+    context: Any = java.org.apache.kafka.common.security.JaasContext
+    quotes = [SECRET, "\\", '\\"', "'", '"', "\\n", "\\101", "a\nb\r\tc"]
+    for password in [*quotes, "a b", "é 漢 🎉", ";", "=", "//x", "/*", "#", " ", "1e5", "required"]:
+        line = _source(security={**_user("PLAIN"), "password": password}).client.java()["sasl.jaas.config"]
         config = java.java.util.HashMap()
         config.put("sasl.jaas.config", java.org.apache.kafka.common.config.types.Password(line))
         (entry,) = context.loadClientContext(config).configurationEntries()
-        assert dict(entry.getOptions()) == jaas_options(line)
+        assert dict(entry.getOptions()) == {"username": "alice", "password": password}
 
 
-_DOOR = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
-# options → pattern of the message
+_DOOR = _user("PLAIN", "SASL_SSL")
+_LOGIN_FIELDS = {name: value for name, value in _DOOR.items() if name != "protocol"}
+# fields of the source → pattern of the message
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"sasl.pasword": SECRET}, "'sasl.pasword' is not a setting of a Kafka consumer; do you mean 'sasl.password'?"),
-    ({"kafka.sasl.jaas.confg": SECRET}, "'sasl.jaas.confg' is not a setting .* 'sasl.jaas.config'"),
-    ({"qqq": SECRET}, r"'qqq' is not a setting of a Kafka consumer \["),
-    ({"bootstrap.servers": "x"}, "'bootstrap.servers' cannot be set here: set the source's field bootstrap_servers"),
-    ({"isolation.level": "READ_COMMITTED"}, "isolation.level must be one of read_committed, read_uncommitted"),
-    ({"kafka.isolation.level": True}, "isolation.level must be one of read_committed, read_uncommitted"),
-    ({"auto.offset.reset": "latest"}, "'auto.offset.reset' cannot be set here: the source's field start"),
-    ({"kafka.enable.auto.commit": True}, "'enable.auto.commit' cannot be set here"),
-    ({**_DOOR, "sasl.username": "a"}, "PLAIN needs sasl.password, which is missing or empty"),
-    ({**_DOOR, **USER, "sasl.password": ""}, "PLAIN needs sasl.password, which is missing or empty"),
-    ({**_DOOR, "sasl.password": SECRET}, "PLAIN needs sasl.username"),
-    ({**_DOOR, **USER, "sasl.mechanism": SECRET}, "sasl.mechanism must be one of PLAIN, SCRAM-SHA-256"),
-    ({**SASL, **USER}, "sasl.mechanism must be one of PLAIN, SCRAM-SHA-256"),
-    ({**_DOOR, **USER, "security.protocol": SECRET}, "security.protocol must be one of PLAINTEXT, SSL, SASL_PLAINTEXT"),
-    (USER, "sasl.username is set but security.protocol is not; SASL_SSL or SASL_PLAINTEXT is expected"),
-    ({"ssl.key.password": SECRET}, "ssl.key.password is set but security.protocol is not; SSL or SASL_SSL"),
-    ({**SASL, **CLIENT, "sasl.mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url"),
     (
-        {**SASL, **ENDPOINT, "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.client.id": "a"},
-        "OAUTHBEARER needs sasl.oauthbearer.client.secret",
+        {"options": {"bootstrap.servers": SECRET}},
+        "options\n.*'bootstrap.servers' cannot be set here: set the source's field",
     ),
-    ({**_TOKEN_LIBRDKAFKA, "sasl.oauthbearer.method": "default"}, "sasl.oauthbearer.method must be oidc"),
-    ({**_DOOR, "sasl.jaas.config": f"x.Y required password={SECRET}"}, "sasl.jaas.config is not a JAAS entry"),
-    ({**_DOOR, "sasl.jaas.config": PLAIN_LINE[:-1]}, "sasl.jaas.config is not a JAAS entry, or does not end with"),
-    ({**_login("PLAIN", PLAIN_LINE), "sasl.password": "other"}, "sasl.jaas.config and sasl.password have different"),
-    (
-        {**_TLS, "ssl.truststore.location": "t.jks", "ssl.truststore.password": SECRET},
-        "ssl.truststore.location is a Java",
-    ),
-    ({**_TLS, "ssl.truststore.location": "t.p12", "ssl.truststore.type": "PKCS12"}, "as PEM with ssl.ca.location"),
-    ({**_TLS, "ssl.keystore.location": "t.jks"}, "as PEM with ssl.certificate.location and ssl.key.location"),
-    ({**_TLS, "ssl.ca.location": "a", "ssl.truststore.certificates": "b"}, "set the same certificates"),
-    ({**_TLS, "ssl.key.location": "a"}, "ssl.key.location needs ssl.certificate.location"),
-    ({**_TLS, "ssl.keystore.key": SECRET}, "ssl.keystore.key needs ssl.keystore.certificate.chain"),
-    ({**_DOOR, **USER, "sasl.password": [SECRET]}, r"options.`sasl\.password`"),
-    ({**_DOOR, **USER, "sasl.password": None}, r"options.`sasl\.password`"),
+    ({"options": {"Kafka.Bootstrap.Servers": SECRET}}, "'bootstrap.servers' cannot be set here"),
+    ({"sensor_options": {"bootstrap.servers": SECRET}}, "sensor_options\n.*'bootstrap.servers' cannot be set here"),
+    ({"sensor_options": {"metadata.broker.list": SECRET}}, "'metadata.broker.list' cannot be set here"),
+    ({"options": {"sasl.password": [SECRET]}}, r"options.`sasl\.password`"),
+    ({"sensor_options": {"sasl.password": None}}, r"sensor_options.`sasl\.password`"),
+    ({"security": {**_DOOR, "pasword": SECRET}}, r"security\.pasword\n +Extra inputs"),
+    ({"security": _LOGIN_FIELDS}, r"protocol PLAINTEXT ignores mechanism: SASL_SSL or SASL_PLAINTEXT is expected"),
+    ({"security": {**_DOOR, "protocol": SECRET}}, r"security\.protocol\n +Input should be 'PLAINTEXT', 'SSL'"),
+    ({"security": {**_DOOR, "mechanism": SECRET}}, r"security\.mechanism\n +Input should be 'PLAIN', 'SCRAM-SHA-256'"),
+    ({"security": {**_DOOR, "password": [SECRET]}}, r"security\.password\n"),
+    ({"security": {**_DOOR, "password": ""}}, "security\n.*mechanism needs password, which is missing or empty"),
+    ({"security": {**_DOOR, "username": ""}}, "mechanism needs username, which is missing or empty"),
+    ({"security": {**_DOOR, "mechanism": None}}, "username needs mechanism, which is missing or empty"),
+    ({"security": {"protocol": "SSL", "password": SECRET}}, "password needs mechanism, which is missing"),
+    ({"security": {**_DOOR, "protocol": "SSL"}}, "SSL ignores mechanism: SASL_SSL or SASL_PLAINTEXT is expected"),
+    ({"security": {"protocol": "PLAINTEXT", "ca": SECRET}}, "PLAINTEXT ignores ca: SSL or SASL_SSL is expected"),
+    ({"security": {**_user("PLAIN"), "ca": SECRET}}, "SASL_PLAINTEXT ignores ca: SSL or SASL_SSL is expected"),
+    ({"security": {"protocol": "SSL", "key": SECRET}}, "key needs certificate, which is missing or empty"),
+    ({"security": {"protocol": "SSL", "certificate": SECRET}}, "certificate needs key, which is missing or empty"),
 ]
 
 
 def test_what_cannot_work_is_refused_at_load_without_its_value() -> None:
-    for options, expected in REFUSED:
+    for fields, expected in REFUSED:
         with pytest.raises(ValidationError) as caught:
-            KafkaSource(type="kafka", bootstrap_servers="b:1", topics=["t"], options=options)
+            _source(**fields)
         text = str(caught.value)
         assert re.search(expected, text, re.MULTILINE), (expected, text)
         assert SECRET not in text
@@ -365,7 +309,8 @@ _YAML = """
 type: kafka
 bootstrap_servers: b:1
 topics: [t]
-options: {security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.username: a, max.poll.records: 5, check.crcs: true, %s}
+security: {protocol: "{{ env('CDC_NONE', 'SASL_SSL') }}", mechanism: PLAIN, username: "{{ env.CDC_TEST_PASSWORD }}", %s}
+options: {max.poll.records: 5, check.crcs: true, %s}
 """
 _WITHOUT_DEPRECATION = pytest.mark.filterwarnings(
     "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20"
@@ -383,95 +328,107 @@ def test_the_environment_gives_a_password_as_it_is(monkeypatch: pytest.MonkeyPat
     ):
         for password in passwords:
             monkeypatch.setenv("CDC_TEST_PASSWORD", password)
-            source = KafkaSource.resolve_from_yaml(_YAML % f'sasl.password: "{template}"')
-            assert source.client.librdkafka()["sasl.password"] == password
-            assert source.options["max.poll.records"] == 5
-            assert source.client.java()["check.crcs"] == "true"
+            source = KafkaSource.resolve_from_yaml(
+                _YAML % (f'password: "{template}"', f'ssl.key.password: "{template}"')
+            )
+            found = source.client.librdkafka()
+            assert (found["sasl.username"], found["sasl.password"]) == (password, password)
+            java = source.client.java()
+            options = {"max.poll.records": "5", "check.crcs": "true", "ssl.key.password": password}
+            assert options.items() <= java.items()
 
 
 @_WITHOUT_DEPRECATION
 def test_missing_environment_variables_are_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CDC_TEST_PASSWORD", SECRET)
-    known = "sasl.password: '{{ env.CDC_TEST_PASSWORD }}'"
-    for options, expected in (
+    known = "password: '{{ env.CDC_TEST_PASSWORD }}'"
+    for security, options, expected in (
         (
-            f"{known}, client.id: '{{{{ env.CDC_NONE }}}}'",
+            known,
+            "client.id: '{{ env.CDC_NONE }}'",
             r"options\.client\.id: the environment variable CDC_NONE is not set",
         ),
-        (
-            f"{known}, client.id: \"{{{{ env('CDC_NONE') }}}}\"",
-            "'client.id' cannot be rendered: .* CDC_NONE is not set",
-        ),
-        (f"{known}, client.id: '{{{{ none }}}}'", "'client.id' cannot be rendered"),
-        (f"{known}, client.id: '{{{{ nobody }}}}'", "'client.id' cannot be rendered: 'nobody' is undefined"),
-        (f"{known}, client.idd: x", "'client.idd' is not a setting"),
+        (known, "client.id: \"{{ env('CDC_NONE') }}\"", "'client.id' cannot be rendered: .* CDC_NONE is not set"),
+        (known, "client.id: '{{ none }}'", "'client.id' cannot be rendered"),
+        (known, "client.id: '{{ nobody }}'", "'client.id' cannot be rendered: 'nobody' is undefined"),
+        ("password: '{{ env.CDC_NONE }}'", "", r"password: the environment variable CDC_NONE is not set"),
+        (f"{known}, key: '{{{{ nobody }}}}'", "", r"source\.security\.key cannot be rendered: 'nobody' is undefined"),
     ):
         with pytest.raises(Exception, match=expected) as caught:
-            KafkaSource.resolve_from_yaml(_YAML % options)
+            KafkaSource.resolve_from_yaml(_YAML % (security, options))
         text = "".join(traceback.format_exception(caught.value))
         assert [form for form in secret_forms([SECRET]) if form in text] == []
-    text = re.sub(r"options: .*", "options: '{{ env.CDC_TEST_PASSWORD }}'", _YAML % "")
-    with pytest.raises(Exception, match="a mapping of settings is expected") as caught:
-        KafkaSource.resolve_from_yaml(text)
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
-
-
-def test_an_invalid_certificate_is_reported_with_its_option(tmp_path: Path, files: dict[str, Path]) -> None:
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    (tmp_path / "damaged").write_text("-----BEGIN EC PRIVATE KEY-----\nMHc=\n-----END EC PRIVATE KEY-----")
-    own = {"ssl.certificate.location": str(files["CERTIFICATE"])}
-    for options, expected in (
-        ({"ssl.ca.location": str(tmp_path / "gone")}, "ssl.ca.location: .* cannot be read: No such file"),
-        ({"ssl.ca.location": str(tmp_path / "binary")}, "ssl.ca.location: .* it is not text"),
-        ({"ssl.ca.location": str(files["KEY"])}, "ssl.ca.location: no certificate in PEM format found"),
-        ({**own, "ssl.key.location": str(files["CERTIFICATE"])}, "ssl.key.location: no private key in PEM format"),
-        ({**own, "ssl.key.location": str(tmp_path / "damaged")}, "ssl.key.location: the private key .* damaged"),
-        (
-            {**own, "ssl.key.location": str(files["LOCKED"])},
-            "ssl.key.location: .* ssl.key.password does not decrypt it",
-        ),
-        (
-            {**own, "ssl.key.location": str(files["LOCKED"]), "ssl.key.password": "wrong"},
-            "ssl.key.location: .* ssl.key.password does not decrypt it",
-        ),
-        (own, "ssl.certificate.location: no private key in PEM format"),
+    for field, expected in (
+        ("options", "options: a mapping of settings"),
+        ("security", "is text: a mapping of fields"),
     ):
-        client = ClientSettings("b:1", {**_TLS, **options}).validate()
-        with pytest.raises(SourceError, match=f"^{expected}"):
+        text = re.sub(f"{field}: .*", f"{field}: '{{{{ env.CDC_TEST_PASSWORD }}}}'", _YAML % (known, ""))
+        with pytest.raises(Exception, match=f"{expected} is expected") as caught:
+            KafkaSource.resolve_from_yaml(text)
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_invalid_certificate_is_reported_with_its_field(tmp_path: Path, files: dict[str, Path]) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    own = {"certificate": "$CERTIFICATE"}
+    for fields, expected in (
+        ({"ca": str(tmp_path / "gone")}, "ca: the file cannot be read: No such file"),
+        ({"ca": str(tmp_path / "binary")}, "ca: the file cannot be read: it is not text"),
+        ({"ca": "$KEY"}, "ca: no block BEGIN CERTIFICATE in PEM format found"),
+        ({**own, "key": "$CERTIFICATE"}, "key: no block BEGIN PRIVATE KEY in PEM format found; openssl pkcs8"),
+        ({**own, "key": "$OLDER"}, "key: no block BEGIN PRIVATE KEY in PEM format found; openssl pkcs8"),
+        ({**own, "key": "$$OLDER"}, "key: no block BEGIN PRIVATE KEY in PEM format found; openssl pkcs8"),
+        # a key without its first line
+        ({**own, "key": SECRET}, "key: the file cannot be read: No such file"),
+        ({**own, "key": SECRET * 300}, "key: the file cannot be read: File name too long"),
+    ):
+        client = _client({"security": {"protocol": "SSL", **fields}}, files)
+        with pytest.raises(SourceError, match=f"^source.security.{expected}") as caught:
             client.java()
-        with pytest.raises(SourceError, match=f"the settings of the Kafka broker b:1 are invalid: {expected}"):
+        assert "Tr0ub4dor" not in "".join(traceback.format_exception(caught.value))
+        with pytest.raises(SourceError, match=f"the settings of the Kafka broker .* are invalid: .*{expected}"):
             Broker(client)
 
 
 def test_nothing_that_holds_a_secret_shows_it(files: dict[str, Path]) -> None:
-    key = {"ssl.certificate.location": str(files["CERTIFICATE"]), "ssl.key.location": str(files["KEY"])}
-    password = {"ssl.key.password": SECRET, "kafka.ssl.truststore.password": SECRET}
-    source = KafkaSource(
-        type="kafka",
-        bootstrap_servers="b:1",
-        topics=["t"],
-        options={**_user("PLAIN"), **key, **password, "security.protocol": "SASL_SSL"},
+    key = {"certificate": "$$BOTH", "key": "$$KEY"}
+    source = _source(
+        security=_filled({**_DOOR, **key}, files),
+        options={"kafka.ssl.truststore.password": f"{SECRET}1", "my.passphrase": f"{SECRET}2"},
+        sensor_options={"sasl.oauthbearer.client.secret": f"{SECRET}3"},
     )
     again = source.model_copy(deep=True)
     component = CdcPipeline(name="shop", source=source, lake="lake")
-    held = [source, again, component, component.pipeline, source.source, source.client, Broker(source.client)]
-    held += [source.model_dump(), component.model_dump()]
+    held = [source, again, component, component.pipeline, source.source, source.client, source.security]
+    held += [source.model_dump(), component.model_dump(), Broker(source.client)]
     with pytest.raises(ValidationError) as missing:
         CdcPipeline(source=source)  # type: ignore[call-arg]
     texts = [repr(found) for found in held] + [str(found) for found in held]
     texts += [source.model_dump_json(), component.model_dump_json(), str(missing.value), repr(missing.value.errors())]
+    assert {SECRET, *(f"{SECRET}{number}" for number in (1, 2, 3))} <= set(source.client.secrets)
     for text in texts:
         assert [secret for secret in source.client.secrets if secret in text] == []
     assert source == again == KafkaSource.model_validate(source.model_dump())
-    assert source.options["sasl.password"] == SECRET
-    assert json.loads(source.model_dump_json())["options"]["sasl.password"] == "***"
-    assert source != source.model_copy(update={"options": {**source.options, "sasl.password": "x"}})
     assert source.client.librdkafka()["sasl.password"] == SECRET
+    dumped = json.loads(source.model_dump_json())
+    assert (dumped["security"]["password"], dumped["security"]["key"]) == ("***", "***")
+    assert dumped["options"] == {"ssl.truststore.password": "***", "my.passphrase": "***"}
+    assert dumped["sensor_options"] == {"sasl.oauthbearer.client.secret": "***"}
+    assert source != source.model_copy(update={"sensor_options": {"sasl.oauthbearer.client.secret": "x"}})
+
+
+def test_secrets_are_known_by_their_names() -> None:
+    secrets = ["password", "key", "keystore.key", "key.pem", "keystore.password", "truststore.password", "key.password"]
+    others = ["keystore.location", "keystore.type", "key.location", "ca.location", "certificate.pem", "protocol"]
+    names = {f"{prefix}ssl.{name}": True for prefix in ("", "kafka.", "KAFKA.") for name in secrets}
+    names |= {f"ssl.{name}": False for name in others}
+    names |= dict.fromkeys(["sasl.jaas.config", "sasl.oauthbearer.client.secret", "apiKey", "some.token"], True)
+    names |= dict.fromkeys(["client.id", "sasl.mechanism", "max.poll.records", "sasl.username"], False)
+    assert {name: is_secret(name) for name in names} == names
 
 
 def test_each_form_of_a_secret_is_known(files: dict[str, Path]) -> None:
-    options = {**_TOKEN_LIBRDKAFKA, "security.protocol": "SASL_SSL", "ssl.key.location": str(files["KEY"])}
-    client = ClientSettings("b:1", {**options, "ssl.certificate.location": str(files["CERTIFICATE"])})
+    client = _client({"security": {**_DOOR, "certificate": "$CERTIFICATE", "key": "$KEY"}}, files)
     jaas = client.java()["sasl.jaas.config"]
     key = files["KEY"].read_text()
     texts = [SECRET, repr(SECRET), json.dumps(SECRET), jaas, json.dumps({"a": jaas}), repr({"a": jaas}), key, repr(key)]
@@ -484,5 +441,5 @@ def test_each_form_of_a_secret_is_known(files: dict[str, Path]) -> None:
     lengths = [len(secret) for secret in client.secrets]
     assert lengths == sorted(lengths, reverse=True)
     assert "" not in client.secrets
-    assert ClientSettings("b:1", {}).secrets == secret_forms([""]) == ()
+    assert ClientSettings("b:1").secrets == secret_forms([""]) == ()
     assert f"{SecretText(SECRET)}" == SECRET

@@ -9,12 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.errors import SourceError, TransientError
@@ -37,8 +31,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.sources.source import Source
 
+_MODULES = "org.apache.kafka.common.security.oauthbearer"
+_TOKEN_HANDLER = f"{_MODULES}.secured.OAuthBearerLoginCallbackHandler"
 _SOON = 10.0  # seconds on a loaded machine; an idle one needs one
-_KEY_PASSWORD = "key'; pass\\word"
 
 
 @dataclass(frozen=True)
@@ -48,88 +43,92 @@ class Kafka:
     broker: LocalBroker
     made: Certificates
     tokens: TokenServer
-    encrypted_key: str
 
     @property
     def tls(self) -> dict[str, Any]:
-        return {"security.protocol": "SSL", "ssl.ca.location": str(self.made.ca)}
+        return {"security": {"protocol": "SSL", "ca": str(self.made.ca)}}
 
-    @property
-    def certificate(self) -> dict[str, Any]:
+    def certificate(self, protocol: str = "SSL") -> dict[str, Any]:
         made = self.made
-        return {"ssl.certificate.location": str(made.client_certificate), "ssl.key.location": str(made.client_key)}
+        files = {"ca": made.ca, "certificate": made.client_certificate, "key": made.client_key}
+        return {"security": {"protocol": protocol, **{name: str(file) for name, file in files.items()}}}
 
-    @property
-    def token(self) -> dict[str, Any]:
-        return {
-            "security.protocol": "SASL_PLAINTEXT",
+    def token(self, secret: str = SECRET, url: str = "") -> dict[str, Any]:
+        endpoint = {
             "sasl.mechanism": "OAUTHBEARER",
-            "sasl.oauthbearer.client.id": "alice",
-            "sasl.oauthbearer.client.secret": SECRET,
-            "sasl.oauthbearer.scope": "kafka",
-            "sasl.oauthbearer.token.endpoint.url": self.tokens.token_url,
+            "sasl.oauthbearer.token.endpoint.url": url or self.tokens.token_url,
+        }
+        line = f'{_MODULES}.OAuthBearerLoginModule required clientId="alice" clientSecret="{secret}" scope="kafka";'
+        return {
+            "security": {"protocol": "SASL_PLAINTEXT"},
+            "options": {**endpoint, "sasl.jaas.config": line, "sasl.login.callback.handler.class": _TOKEN_HANDLER},
+            "sensor_options": {
+                **endpoint,
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.client.id": "alice",
+                "sasl.oauthbearer.client.secret": secret,
+                "sasl.oauthbearer.scope": "kafka",
+            },
         }
 
-    def source(self, listener: str, options: dict[str, Any]) -> Source:
+    def source(self, listener: str, fields: dict[str, Any]) -> Source:
         bootstrap = self.broker.addresses[listener]
-        return KafkaSource(type="kafka", bootstrap_servers=bootstrap, topics=["secured"], options=options).source
+        return KafkaSource(type="kafka", bootstrap_servers=bootstrap, topics=["secured"], **fields).source
 
 
-def login(mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-        "sasl.username": "alice",
-        "sasl.password": password,
-    }
+def login(mechanism: str, password: str = PASSWORD, **others: str) -> dict[str, Any]:
+    fields = {"protocol": "SASL_PLAINTEXT", "mechanism": mechanism, "username": "alice", "password": password}
+    return {"security": {**fields, **others}}
 
 
 def forms(kafka: Kafka) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Name → listener and options."""
-    made, tls = kafka.made, kafka.tls
-    on_tls = {**tls, "security.protocol": "SASL_SSL"}
-    store = {
-        "ssl.keystore.type": "PKCS12",
-        "ssl.keystore.location": str(made.client_store),
-        "ssl.keystore.password": made.password,
-    }
-    locked = {**kafka.certificate, "ssl.key.location": kafka.encrypted_key, "ssl.key.password": _KEY_PASSWORD}
+    """Name → listener and fields of the source."""
+    made = kafka.made
+    on_tls = {"protocol": "SASL_SSL", "ca": str(made.ca)}
+    texts = {"certificate": made.client_certificate.read_text(), "key": made.client_key.read_text()}
+    both = made.client_key.with_name("both.pem")
+    both.write_text("".join(texts.values()))
+    store = {"ssl.keystore.location": str(made.client_store), "ssl.keystore.password": made.password}
+    by_options = {"options": {"ssl.keystore.type": "PKCS12", **store}, "sensor_options": store}
     return {
-        "SSL": ("TLS", tls),
-        "SSL, client certificate": ("TLS_BOTH", {**tls, **kafka.certificate}),
-        "SSL, client certificate with a locked key": ("TLS_BOTH", {**tls, **locked}),
-        "SSL, client certificate in PKCS12": ("TLS_BOTH", {**tls, **store}),
+        "SSL": ("TLS", kafka.tls),
+        "SSL, client certificate": ("TLS_BOTH", kafka.certificate()),
+        "SSL, client certificate as text": (
+            "TLS_BOTH",
+            {"security": {"protocol": "SSL", "ca": made.ca.read_text(), **texts}},
+        ),
+        "SSL, client certificate and key in one file": (
+            "TLS_BOTH",
+            {"security": {**kafka.tls["security"], "certificate": str(both), "key": str(both)}},
+        ),
+        "SSL, client certificate in PKCS12": ("TLS_BOTH", {**kafka.tls, **by_options}),
         "PLAIN": ("LOGIN", login("PLAIN")),
-        "PLAIN over TLS": ("LOGIN_TLS", {**login("PLAIN"), **on_tls}),
+        "PLAIN over TLS": ("LOGIN_TLS", login("PLAIN", **on_tls)),
         "SCRAM-SHA-256": ("LOGIN", login("SCRAM-SHA-256")),
-        "SCRAM-SHA-512": ("LOGIN_TLS", {**login("SCRAM-SHA-512"), **on_tls}),
-        "OAUTHBEARER": ("LOGIN", kafka.token),
+        "SCRAM-SHA-512": ("LOGIN_TLS", login("SCRAM-SHA-512", **on_tls)),
+        "OAUTHBEARER": ("LOGIN", kafka.token()),
     }
 
 
-# name → listener, options, part of the message
+# name → listener, fields of the source, part of the message
 def refusals(kafka: Kafka) -> dict[str, tuple[str, dict[str, Any], str]]:
-    stranger = {"security.protocol": "SSL", "ssl.ca.location": str(kafka.made.client_certificate)}
+    stranger = {"security": {"protocol": "SSL", "ca": str(kafka.made.client_certificate)}}
     return {
         "PLAIN, wrong password": ("LOGIN", login("PLAIN", "wr0ng"), "Invalid username or password"),
         "SCRAM, wrong password": ("LOGIN", login("SCRAM-SHA-512", "wr0ng"), "invalid credentials"),
-        "a key that does not open": (
-            "TLS_BOTH",
-            {**kafka.tls, **kafka.certificate, "ssl.key.location": kafka.encrypted_key},
-            "ssl.key.password does not decrypt it",
-        ),
-        "OAUTHBEARER, wrong secret": (
-            "LOGIN",
-            {**kafka.token, "sasl.oauthbearer.client.secret": "wr0ng"},
-            "invalid_client",
-        ),
+        "OAUTHBEARER, wrong secret": ("LOGIN", kafka.token("wr0ng"), "invalid_client"),
         "unknown authority": ("TLS", stranger, "certificate verify failed"),
-        "no authority": ("TLS", {"security.protocol": "SSL"}, "certificate verify failed"),
-        "no client certificate": ("TLS_BOTH", kafka.tls, "requires a client certificate"),
+        "no authority": ("TLS", {"security": {"protocol": "SSL"}}, "certificate verify failed"),
+        "no client certificate": ("TLS_BOTH", kafka.tls, "set certificate and key of source.security"),
+        "no key": (
+            "TLS_BOTH",
+            {"security": {**kafka.certificate()["security"], "key": str(kafka.made.ca)}},
+            "source.security.key: no block BEGIN PRIVATE KEY",
+        ),
         "TLS where there is none": (
             "PLAINTEXT",
             kafka.tls,
-            "security.protocol does not match the listener of this port",
+            "source.security.protocol does not match the listener of this port",
         ),
     }
 
@@ -138,17 +137,13 @@ def refusals(kafka: Kafka) -> dict[str, tuple[str, dict[str, Any], str]]:
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     folder = tmp_path_factory.mktemp("kafka")
     made = create_certificates(folder / "certificates")
-    key: Any = load_pem_private_key(made.client_key.read_bytes(), None)
-    locked = folder / "locked.pem"
-    encryption = BestAvailableEncryption(_KEY_PASSWORD.encode())
-    locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
     users = {"alice": PASSWORD}
     with (
         TokenServer({"alice": SECRET}) as tokens,
         LocalBroker(folder / "broker", ALL_LISTENERS, users=users, certificates=made, tokens=tokens) as broker,
     ):
         filled(broker.bootstrap, "secured", ["one", "two"])
-        yield Kafka(broker, made, tokens, str(locked))
+        yield Kafka(broker, made, tokens)
 
 
 @pytest.fixture
@@ -164,8 +159,8 @@ def ingest_records(source: Source, spark: SparkSession, paths: LakePaths) -> Int
 
 def test_the_sensor_and_the_run_get_in_by_one_declaration(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:
     """All connections share a lake: each finds one record more than the one before."""
-    for number, (name, (listener, options)) in enumerate(forms(kafka).items()):
-        source = kafka.source(listener, options)
+    for number, (name, (listener, fields)) in enumerate(forms(kafka).items()):
+        source = kafka.source(listener, fields)
         news = source.find_new_records(None)
         assert isinstance(news, NewRecords), name
         assert news.records == 2 + number, name
@@ -177,8 +172,8 @@ def test_the_sensor_and_the_run_get_in_by_one_declaration(kafka: Kafka, spark: S
 
 def test_a_refusal_is_reported_at_once_and_is_terminal(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:
     paths.require_writable(spark)
-    for name, (listener, options, said) in refusals(kafka).items():
-        source = kafka.source(listener, options)
+    for name, (listener, fields, said) in refusals(kafka).items():
+        source = kafka.source(listener, fields)
         for asked in (lambda: source.find_new_records(None), lambda: ingest_records(source, spark, paths)):  # noqa: B023
             started = time.monotonic()
             with pytest.raises(SourceError) as caught:
@@ -192,17 +187,17 @@ def test_a_refusal_is_reported_at_once_and_is_terminal(kafka: Kafka, spark: Spar
 
 @pytest.mark.usefixtures("impatient")
 def test_who_does_not_answer_is_asked_again_later(kafka: Kafka, spark: SparkSession, paths: LakePaths) -> None:
-    nobody = KafkaSource(type="kafka", bootstrap_servers="127.0.0.1:9", topics=["secured"], options=kafka.tls).source
+    nobody = KafkaSource(type="kafka", bootstrap_servers="127.0.0.1:9", topics=["secured"], **kafka.tls).source
     cases = [
         (nobody, "127.0.0.1:9 does not answer: .*Connection refused"),
         # a broker closes the connection of a client with the wrong protocol
         (
             kafka.source("TLS", {}),
-            "closes them without an error. Check that security.protocol PLAINTEXT matches the listener",
+            "closes them without an error. Check that source.security.protocol PLAINTEXT matches the listener",
         ),
-        (kafka.source("LOGIN", {}), "Check that security.protocol PLAINTEXT matches the listener"),
+        (kafka.source("LOGIN", {}), "Check that source.security.protocol PLAINTEXT matches the listener"),
         (
-            kafka.source("LOGIN", {**kafka.token, "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:9/token"}),
+            kafka.source("LOGIN", kafka.token(url="http://127.0.0.1:9/token")),
             "does not answer: Failed to acquire SASL OAUTHBEARER token: .*127.0.0.1",
         ),
     ]
@@ -222,22 +217,22 @@ def test_a_file_takes_its_secrets_from_the_environment(
 ) -> None:
     monkeypatch.setenv("CDC_TEST_BROKER", kafka.broker.addresses["LOGIN_TLS"])
     monkeypatch.setenv("CDC_TEST_PASSWORD", PASSWORD)
-    options = {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "{{ env('CDC_TEST_NONE', 'SCRAM-SHA-512') }}",
-        "sasl.username": "alice",
-        "sasl.password": "{{ env('CDC_TEST_PASSWORD') }}",
-        "ssl.ca.location": str(kafka.made.ca),
+    security = {
+        "protocol": "SASL_SSL",
+        "mechanism": "{{ env('CDC_TEST_NONE', 'SCRAM-SHA-512') }}",
+        "username": "alice",
+        "password": "{{ env('CDC_TEST_PASSWORD') }}",
+        "ca": str(kafka.made.ca),
     }
     source = {
         "type": "kafka",
         "bootstrap_servers": "{{ env.CDC_TEST_BROKER }}",
         "topics": ["secured"],
-        "options": options,
+        "security": security,
     }
     fields = {"name": "shop", "lake": "lake", "source": source}
     component = load(f"type: cdc_pipeline.CdcPipeline\nattributes: {json.dumps(fields)}\n")
     assert isinstance(component.pipeline.source.find_new_records(None), NewRecords)
     assert PASSWORD not in repr(component)
-    filled_in = {**options, "sasl.mechanism": "SCRAM-SHA-512", "sasl.password": PASSWORD}
+    filled_in = {"security": {**security, "mechanism": "SCRAM-SHA-512", "password": PASSWORD}}
     assert component.pipeline.source == kafka.source("LOGIN_TLS", filled_in)
