@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import cdc_pipeline
+from cdc_pipeline_tests.support.toml import read_toml
 
 ROOT = Path(__file__).parents[1]
 PACKAGE, TESTS = ROOT / "cdc_pipeline", ROOT / "cdc_pipeline_tests"
 DOCUMENT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ROOMS = sorted(file.parent for file in PACKAGE.rglob("__init__.py") if file.parent != PACKAGE)
 _MOST_MODULES = 22
+_UNUSED = 60
+"""Lines by which a limit of `rooms.toml` may exceed those of its room."""
 
 
 def _named(text: str) -> list[str]:
@@ -69,6 +73,28 @@ def test_each_room_has_a_docstring_and_few_modules(folder: Path) -> None:
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
     assert text, "no docstring"
     assert len(list(folder.glob("*.py"))) - 1 <= _MOST_MODULES
+
+
+def test_rooms_have_the_lines_of_their_table() -> None:
+    """`rooms.toml` limits each room, so that a change that adds lines says why."""
+    limits, lines = read_toml(TESTS / "rooms.toml"), Counter[str]()
+    for module in PACKAGE.rglob("*.py"):
+        lines[_room(module.relative_to(PACKAGE))] += len(module.read_text(encoding="utf-8").splitlines())
+    assert lines.keys() == limits.keys()
+    for room, limit in limits.items():
+        assert lines[room] <= limit["most"], (
+            f"{room} has {lines[room]} lines: remove some, or raise `most` with a reason"
+        )
+        assert lines[room] > limit["most"] - _UNUSED, f"{room} has only {lines[room]} lines: lower `most`"
+        assert limit["most"] <= limit["goal"] or limit["why"], f"{room} has more lines than its goal: say why"
+
+
+def _room(module: Path) -> str:
+    """The room of a module: the folder below the package, or below one of its parts with rooms of their own."""
+    *folders, _ = module.parts
+    if not folders or (folders[0] in ("mirrors", "mysql") and len(folders) == 1):
+        return "root"
+    return "/".join(folders[:2]) if folders[0] in ("mirrors", "mysql", "sources") else folders[0]
 
 
 def test_modules_named_in_the_docs_exist() -> None:
