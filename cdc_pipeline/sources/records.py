@@ -39,6 +39,8 @@ RECORD = StructType(
         StructField("timestamp_ms", LongType()),
     ]
 )
+NEW_COLUMNS = {"mergeSchema": "true"}
+"""Options of appends to `raw_topic_snapshot`: that of a lake of 0.1.0 lacks `timestamp_ms`."""
 TIMESTAMP_RANGE_MS = (-62_135_510_400_000, 253_402_214_400_000)
 """0001-01-02 to 9999-12-31, in ms. Python has no other years, Spark none after 294247, and a producer may send any integer:
 microseconds, for example."""

@@ -35,6 +35,7 @@ from cdc_pipeline.sources.intake import (
     require_readable,
 )
 from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id
+from cdc_pipeline.sources.records import NEW_COLUMNS
 from cdc_pipeline.sources.source import Intake, SourceFile, digest
 from cdc_pipeline.spark.few_rows import small_query
 
@@ -86,7 +87,8 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
                 "offsets": [[span.topic, span.partition, span.first, span.last, span.records] for span in ranges],
             }
             batch = records_to_append.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
-            append_once(batch, lake.paths.table("raw_topic_snapshot"), Commit(raw_app_id(lake.paths), before + 1, note))
+            commit = Commit(raw_app_id(lake.paths), before + 1, note)
+            append_once(batch, lake.paths.table("raw_topic_snapshot"), commit, **NEW_COLUMNS)
         finally:
             frame.unpersist()
     return Intake((before + 1,), new, ranges, sum(span.records for span in ranges), listing.skipped)

@@ -25,7 +25,7 @@ from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.intake import observe_values, value_note
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark, raw_app_id
-from cdc_pipeline.sources.records import HEADERS, RECORD, timestamp_columns
+from cdc_pipeline.sources.records import HEADERS, NEW_COLUMNS, RECORD, timestamp_columns
 from cdc_pipeline.spark.few_rows import is_small, small_query
 from cdc_pipeline.spark.observations import finished_metrics
 from cdc_pipeline.spark.small_frames import small_frame
@@ -115,7 +115,7 @@ class RawTopics:
         frame, observation = observe_values(records)
         try:
             with small_query(self.lake.spark, sum(planned.offsets for planned in batch)):
-                append_once(frame, self._path, commit)
+                append_once(frame, self._path, commit, **NEW_COLUMNS)
         except (PySparkException, Py4JJavaError) as error:
             causes = _causes(error)
             if causes[-1] == _OVERFLOW:
@@ -140,7 +140,7 @@ class RawTopics:
         app_id = f"cdc:{self.lake.paths.pipeline}:positions"
         number = (committed_version(self.lake.spark, self._path, app_id) or 0) + 1
         empty = small_frame(self.lake.spark, [], RECORD).select(F.lit(0).cast("bigint").alias("batch_id"), "*")
-        append_once(empty, self._path, Commit(app_id, number, self._note(positions, ())))
+        append_once(empty, self._path, Commit(app_id, number, self._note(positions, ())), **NEW_COLUMNS)
 
     def _note(self, positions: Positions, lost: tuple[tuple[str, int, int, int], ...]) -> dict[str, Any]:
         return {"run_id": self.run.run_id, **positions.to_note(), "ended": sorted(self.ended), "lost": lost}

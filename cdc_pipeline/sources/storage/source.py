@@ -18,6 +18,7 @@ from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import raw_app_id
+from cdc_pipeline.sources.records import NEW_COLUMNS
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, SourceFile
 from cdc_pipeline.sources.storage.batches import file_blocking_checkpoint, files_to_read, split_files
 from cdc_pipeline.sources.storage.folder import (
@@ -224,9 +225,8 @@ class _FolderIngest:
         }
         frame = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
         batch = frame.select(F.lit(batch_id).cast("bigint").alias("batch_id"), "*")
-        append_once(
-            batch, self.lake.paths.table("raw_topic_snapshot"), Commit(raw_app_id(self.lake.paths), batch_id, note)
-        )
+        commit = Commit(raw_app_id(self.lake.paths), batch_id, note)
+        append_once(batch, self.lake.paths.table("raw_topic_snapshot"), commit, **NEW_COLUMNS)
         self.batches.append(batch_id)
         self.files += [file.file for file in read]
         if span.records:

@@ -70,6 +70,17 @@ def test_a_batch_byte_for_byte(spark: SparkSession, paths: LakePaths, tmp_path: 
     assert {row["timestamp"].timestamp() for row in found.values()} == {EPOCH_MS / 1000}
 
 
+def test_raw_records_of_0_1_0_stay_as_they_are(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
+    """Their table lacks `timestamp_ms`."""
+    place = folder(tmp_path / "c", {"a.jsonl": line(offset=0)})
+    _ingest(spark, paths, place)
+    old = spark.read.format("delta").load(paths.table("raw_topic_snapshot")).drop("timestamp_ms")
+    old.write.format("delta").mode("overwrite").option("overwriteSchema", True).save(paths.table("raw_topic_snapshot"))
+    folder(tmp_path / "c", {"b.jsonl": line(offset=1, ts=EPOCH_MS * 1000)})
+    _ingest(spark, paths, place)
+    assert {row["offset"]: row["timestamp_ms"] for row in _raw(spark, paths)} == {0: None, 1: EPOCH_MS * 1000}
+
+
 def test_the_commit_names_run_files_and_offsets(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
     place = folder(tmp_path / "c", {"a.jsonl": line(offset=4) + line(offset=7)})
     intake = _ingest(spark, paths, place, run_id="run-1")
