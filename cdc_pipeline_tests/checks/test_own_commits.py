@@ -79,7 +79,7 @@ def test_rows_of_other_writers(case: str, paths: LakePaths) -> None:
     assert (result.passed, result.metadata[WRONG_TABLES].value) == (expected is None, wrong)
     if expected is not None:
         assert result.description is not None
-        assert result.description.startswith(f"mirror/db/t: {expected}")
+        assert result.description.startswith(f"`mirror/db/t: {expected}")
         assert "shop_rebuild" in result.description
 
 

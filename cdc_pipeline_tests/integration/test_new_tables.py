@@ -83,7 +83,7 @@ def test_a_new_table_becomes_an_asset(tmp_path: Path) -> None:
             name: tag["value"] for name, node in nodes.items() for tag in node["tags"] if tag["key"] == "cdc/lifecycle"
         }
         assert lifecycles == {"orders": "live", "added": "live", "new": "live", "old": "renamed", "gone": "dropped"}
-        assert "Renamed to db.new" in nodes["old"]["description"]
+        assert "Renamed to `db.new`" in nodes["old"]["description"]
         assert "Dropped upstream" in nodes["gone"]["description"]
 
         assert _ticked(server, cursor) == ("no mirror has changed", cursor)
