@@ -45,7 +45,7 @@ class _Placed(pa.DataFrameModel):  # type: ignore[type-arg]
 
     timestamp_is_known = rule(
         "timestamp_is_known",
-        "the record has a timestamp in ms between the years 1 and 9999; raw_topic_snapshot has any other in timestamp_ms",
+        "the record has a timestamp in ms between the years 1 and 9999; timestamp_ms of the raw record has any other one",
         "timestamp IS NOT NULL",
         field="timestamp",
         warn=True,

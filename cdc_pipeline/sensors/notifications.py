@@ -170,11 +170,12 @@ def _lag(event: EventLogEntry, limits: FreshnessLimits, now: float, page: str) -
         return {}
     age = timedelta(seconds=int(behind.value + max(0.0, now - event.timestamp)))
     fields = {"warn_minutes": limits.warn, "fail_minutes": limits.fail}
-    reached = [name for name, limit in fields.items() if limit is not None and age >= limit]
+    reached = [name for name, limit in fields.items() if limit is not None and not timedelta() <= age < limit]
     if not reached:
         return {}
     waits = f"; the slowest partition was {slowest.value}" if slowest is not None else ""
-    text = f"the mirrors are {age} behind upstream (limit: freshness.{reached[-1]}){waits}"
+    lag = f"the mirrors are {age} behind upstream" if age >= timedelta() else f"the cut is {-age} later than the clock"
+    text = f"{lag} (limit: freshness.{reached[-1]}){waits}"
     return {"": Condition(text, page, tuple(range(len(reached))), reached[-1] == "fail_minutes")}
 
 

@@ -19,9 +19,12 @@ from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements, store_outcome
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import (
+    ProcessEndedError,
     QuarantinePolicy,
     record_ended_steps,
     record_failures,
+    steps_to_give_up,
+    times_failed,
     without_failed_tables,
 )
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
@@ -164,12 +167,12 @@ class CutExecution:
         steps = RowMerger(self.lake, planned.settings.time_zone, view, found, planned.settings.columns.salt)
         note = self._note(planned.window)
         commits = CutCommits(self.lake.paths.pipeline, planned.window.cut_id, note)
-        ended = record_ended_steps(self.lake, planned, self.quarantine_policy, self.run_id) if resumed else []
+        ended = record_ended_steps(self.lake, planned, self.run_id) if resumed else []
         for failure in ended:
             self.report(
                 f"an earlier run ended in {type(failure.step).__name__} {failure.step.state.name}: {failure.error}"
             )
-        given_up = {failure.index: failure.error for failure in ended if failure.is_last}
+        given_up = steps_to_give_up(self.lake, planned) if resumed else {}
         # a mark takes long in a remote folder, so a first run has none there
         marks = f"{self.lake.paths.running}/{planned.plan_id}" if resumed or self.lake.paths.is_local else None
         threads = 1 if ended else self.threads  # so that the next end shows which of several steps caused it
@@ -188,11 +191,14 @@ class CutExecution:
     def _quarantine_failed(self, planned: PlannedCut, done: StepResults) -> PlannedCut:
         """Records the failures. Returns the plan without the failed tables, if all of them have reached their limit, else
         raises an error of one that has not. Raises, too, if all of several tables failed and none succeeded."""
-        names = {failure.step.state.name for failure in done.failures}
+        # ends of a process are recorded already
+        new = [failure for failure in done.failures if not isinstance(failure.error, ProcessEndedError)]
+        names = {failure.step.state.name for failure in new}
         if not done.results and len(names) > 1 and not names <= self.quarantine_policy.at_once:
             self.report(f"all steps of cut {planned.window.cut_id} failed: no table is quarantined for that")
-            raise done.failures[0].error
-        times = record_failures(self.lake, planned, done.failures, self.run_id)
+            raise new[0].error
+        record_failures(self.lake, planned, new, self.run_id)
+        times = times_failed(self.lake, planned, done.failures)
         for failure in done.failures:
             name = failure.step.state.name
             kind = type(failure.step).__name__

@@ -8,6 +8,7 @@ statements from the failed step on wait until a rebuild.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from operator import itemgetter
@@ -57,10 +58,8 @@ class QuarantinePolicy:
         return 1 if name in self.at_once else sys.maxsize if self.most_failures is None else self.most_failures
 
 
-def record_failures(
-    lake: Lake, planned: PlannedCut, failures: Iterable[StepFailure], run_id: str
-) -> dict[TableName, int]:
-    """Appends the failures to `cut_failures`. Returns how often each of their tables has failed in this plan."""
+def record_failures(lake: Lake, planned: PlannedCut, failures: Iterable[StepFailure], run_id: str) -> None:
+    """Appends the failures to `cut_failures`."""
     now = datetime.now(timezone.utc)
     rows = [
         (
@@ -76,45 +75,50 @@ def record_failures(
         )
         for failure in failures
     ]
-    # a version from the clock, because each run's failures count
-    number = int(now.timestamp() * 1_000_000)
-    commit = Commit(f"cdc:{lake.paths.pipeline}:{FAILURES}:{planned.plan_id}", number, {"run_id": run_id})
-    append_rows(lake, FAILURES, small_table(rows, _SCHEMA), commit)
-    return {failure.step.state.name: _times_recorded(lake, planned, failure) for failure in failures}
+    if rows:
+        # a version from the clock, because each run's failures count
+        number = int(now.timestamp() * 1_000_000)
+        commit = Commit(f"cdc:{lake.paths.pipeline}:{FAILURES}:{planned.plan_id}", number, {"run_id": run_id})
+        append_rows(lake, FAILURES, small_table(rows, _SCHEMA), commit)
 
 
-def _times_recorded(lake: Lake, planned: PlannedCut, failure: StepFailure) -> int:
-    """How often the table has failed in this plan. Ends of a process count only at the same place, and not as failures."""
-    name, ended = failure.step.state.name, ProcessEndedError.__name__
-    counted = (name.database, name.table, failure.message if isinstance(failure.error, ProcessEndedError) else None)
-    return len(
-        {
-            row["failed_at"]
-            for row in read_rows(lake, FAILURES, ("plan_id", "=", planned.plan_id))
-            if counted == (row["database"], row["table"], row["error"] if row["error"].startswith(ended) else None)
-        }
-    )
+def times_failed(lake: Lake, planned: PlannedCut, failures: Iterable[StepFailure]) -> dict[TableName, int]:
+    """How often the table of each failure has failed in this plan. Ends of a process count apart, at the same place only."""
+    rows = read_rows(lake, FAILURES, ("plan_id", "=", planned.plan_id))
+    found = {}
+    for failure in failures:
+        name, ended = failure.step.state.name, isinstance(failure.error, ProcessEndedError)
+        own = [row for row in rows if (row["database"], row["table"]) == (name.database, name.table)]
+        same = [row for row in own if (row["error"] == failure.message if ended else not _is_end(row["error"]))]
+        found[name] = len({row["failed_at"] for row in same})
+    return found
 
 
-def record_ended_steps(lake: Lake, planned: PlannedCut, policy: QuarantinePolicy, run_id: str) -> list[StepFailure]:
-    """Records a failure of each step that ran when the process of an earlier run or its JVM ended (`StepRunner.marks`).
+def _is_end(error: str) -> bool:
+    return error.startswith(ProcessEndedError.__name__)
 
-    Returns these failures. Those with which a table is quarantined (`is_last`) are not recorded yet.
-    """
-    failures, marks = [], subfolders(lake.spark, lake.paths.running)
-    remove_folder(lake.spark, lake.paths.running)
-    for mark in marks:
+
+def record_ended_steps(lake: Lake, planned: PlannedCut, run_id: str) -> list[StepFailure]:
+    """Records a failure of each step that ran when the process of an earlier run or its JVM ended (`StepRunner.marks`)."""
+    failures = []
+    for mark in subfolders(lake.spark, lake.paths.running):
         plan_id, _, index = mark.rsplit("/", 1)[1].rpartition("-")
         if plan_id == planned.plan_id:
             step = planned.plan.steps[int(index)]
             mirror = table_state(lake.spark, lake.paths.mirror(step.state.name))
             place = f"step {index}, version {mirror and mirror.version} of the mirror"
-            failure = StepFailure(int(index), step, ProcessEndedError(f"the process or its JVM ended ({place})"))
-            is_last = _times_recorded(lake, planned, failure) + 1 >= policy.limit(step.state.name)
-            failures.append(replace(failure, is_last=is_last))
-    if recorded := [failure for failure in failures if not failure.is_last]:
-        record_failures(lake, planned, recorded, run_id)
+            failures.append(StepFailure(int(index), step, ProcessEndedError(f"the process or its JVM ended ({place})")))
+    record_failures(lake, planned, failures, run_id)
+    remove_folder(lake.spark, lake.paths.running)
     return failures
+
+
+def steps_to_give_up(lake: Lake, planned: PlannedCut) -> dict[int, Exception]:
+    """The steps in which the process has ended too often at one place, each with its error. A kill or two is no sign."""
+    rows = read_rows(lake, FAILURES, ("plan_id", "=", planned.plan_id))
+    ends = Counter((row["step"], row["error"]) for row in rows if _is_end(row["error"]))
+    given_up = (place for place, times in ends.items() if times >= MOST_FAILURES)
+    return {step: ProcessEndedError(error.partition(": ")[2]) for step, error in given_up}
 
 
 def recorded_errors(lake: Lake, name: TableName) -> list[str]:

@@ -90,8 +90,6 @@ class StepFailure:
     index: int
     step: Step
     error: Exception
-    is_last: bool = False
-    """Whether the step is not tried again."""
 
     @property
     def message(self) -> str:

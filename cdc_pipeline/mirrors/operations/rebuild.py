@@ -20,6 +20,7 @@ from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES, decode_batches
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError, TransientError
+from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once
 from cdc_pipeline.lake.paths import LakePaths, remove_folder
 from cdc_pipeline.lake.restored_tables import foreign_commit
@@ -28,7 +29,6 @@ from cdc_pipeline.mirrors.changes.held_rows import APPROVALS, applied_statements
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
     PublishedCut,
-    StreamProgress,
     newest_known_cut,
     published_cut,
     read_progress,
@@ -100,9 +100,10 @@ class RebuiltTables:
     """Whether the lake has a begun cut that cannot be finished."""
 
 
-def _valid_cut(published: PublishedCut, streams: StreamProgress) -> PublishedCut:
+def _valid_cut(published: PublishedCut, scratch: Lake) -> PublishedCut:
     """The cut to rebuild: with another TSO and all batches if the watermark of the published one is a dead letter now."""
-    if streams.limited_to(published.resolved_tso).resolved_tso in (None, published.resolved_tso):
+    streams, tso = read_progress(scratch), published.resolved_tso
+    if tso is None or streams.resolved_tso is None or read_rows(scratch, "watermarks", ("watermark_ts", "=", tso)):
         return published
     return replace(published, resolved_tso=streams.resolved_tso, last_batch=streams.last_batch)
 
@@ -162,7 +163,7 @@ class Rebuilder:
             if scope.is_all:
                 # all decoded batches: those after the published cut have pending changes
                 self._decode(scratch, streams.last_batch)
-                published = _valid_cut(published, read_progress(scratch))
+                published = _valid_cut(published, scratch)
             else:
                 copy_inputs(self._lake, scratch, scope)
             built = self._replay(scratch, scope, published)

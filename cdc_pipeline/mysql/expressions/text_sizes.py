@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableSchema
 
 MAX_MADE_BYTES = 4 * 2**20
-"""Of the text that all expressions of a table make for a row; each has an equal share. Beyond it, the value is NULL.
+"""Of the text that the growing expressions of a table make for a row, in equal shares. Beyond it, the value is NULL.
 
 MySQL has NULL for text beyond `max_allowed_packet`: 4 MiB in 5.7, 64 MiB in 8.0. Spark and Parquet hold a hundred rows and
 more at once, so 64 MiB a row would end a JVM of 2 GB."""
@@ -34,18 +34,24 @@ def size_condition(text: str, schema: TableSchema) -> str | None:
 
     None: each row is. Raises ExpressionError if no row is, or if a function has too many long arguments.
     """
-    if not any(name in text.upper() for name in _GROWING):
+    if not _grows(text):
         return None
-    limit = MAX_MADE_BYTES // max(1, sum(not column.has_constant_default for column in schema.columns))
+    defaults = (column.default for column in schema.columns if not column.has_constant_default)
+    texts = [*(column.expression for column in schema.columns), *(default and default.value for default in defaults)]
+    limit = MAX_MADE_BYTES // max(1, sum(_grows(made or "") for made in texts))
     syntax = Syntax(text)
     size = _bytes(syntax.tree, syntax, schema)
     return None if size.isdecimal() and int(size) <= limit else f"{_sql(size)} <= {limit}"
 
 
+def _grows(text: str) -> bool:
+    return any(name in text.upper() for name in _GROWING)
+
+
 def _bytes(node: exp.Expr, syntax: Syntax, schema: TableSchema) -> str:
     """At least the bytes of the value and of each value that it is made from: digits, or SQL of a DOUBLE."""
     if (literal := syntax.literal(node)) is not None:
-        return str(4 * len(str(literal.constant)))
+        return str(len(str(literal.constant).encode()))
     if isinstance(node, exp.DataTypeParam):
         return node.name
     if isinstance(node, exp.Column):

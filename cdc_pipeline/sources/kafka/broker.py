@@ -174,6 +174,7 @@ class Broker:
     def read(self, topic: str, partition: int, first: int, end: int) -> Iterator[Message]:
         """The records of a partition between the offsets, `end` exclusive. For few: each passes through Python."""
         settings = {"group.id": _GROUP, "enable.auto.commit": False, "enable.partition.eof": True}
+        settings["auto.offset.reset"] = "error"  # not on from the end if records have expired
         consumer = Consumer({**self._config, **settings, "isolation.level": self._isolation.name.lower()})
         try:
             with self._converted_errors():

@@ -48,7 +48,7 @@ _NO_IDS = frozenset({"", "AAAAAAAAAAAAAAAAAAAAAA"})
 """Ids of topics on a broker that has none."""
 _OVERFLOW = "java.lang.ArithmeticException: long overflow"
 """Spark's Kafka source converts ms to microseconds, and so fails at a timestamp after the year 294247."""
-MOST_BY_CLIENT = 1_000
+MOST_BY_CLIENT = 250
 """Maximum offsets of a batch that the broker's client reads, because Spark cannot."""
 _REFUSED = re.compile(r"Authentication|Authorization|ConfigException")
 """Names of Java exceptions for which a retry cannot succeed."""

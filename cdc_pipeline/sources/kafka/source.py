@@ -90,8 +90,10 @@ class KafkaTopics:
             try:
                 appended = raw.append(number + 1, batch, after, lost)
             except TimestampOverflowError:
-                if sum(planned.offsets for planned in batch) > MOST_BY_CLIENT:
-                    batches = [*split_plan(replace(plan, ranges=batch), MOST_BY_CLIENT), *batches]
+                offsets = sum(planned.offsets for planned in batch)
+                if offsets > MOST_BY_CLIENT:
+                    half = max(offsets // 2, MOST_BY_CLIENT)
+                    batches = [*split_plan(replace(plan, ranges=batch), half), *batches]
                     continue
                 appended = raw.append(number + 1, batch, after, lost, broker)
             number, positions = number + 1, after
