@@ -40,7 +40,8 @@ def test_gaps_of_names_with_half_of_a_surrogate_pair(spark: SparkSession, paths:
     topic.send(watermark(10)).write(tmp_path / "captures", "1.jsonl")
     ingest(spark, paths, tmp_path / "captures")
     entries = published_entries(published_cut(Lake(spark, paths)), paths)
-    assert {entry.name.table: len(entry.gaps) for entry in entries} == {name: int(name == "a?") for name in _TABLES}
+    found = {entry.name.table: sum("dead letters" in gap for gap in entry.gaps) for entry in entries}
+    assert found == {name: int(name == "a?") for name in _TABLES}
     assert {entry.name.database for entry in entries} == {"db"}
     letters = Lake(spark, paths).read("dead_letters")
     assert letters.count() == 2 * len(_HALVES) + 1
