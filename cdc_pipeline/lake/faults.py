@@ -47,7 +47,7 @@ _FILE = re.compile(r"(?:^|(?<=[\s'\"(]))(?:file:)?/[^\s'\"`,;]+")
 
 def to_lake_error(error: BaseException) -> CdcError | None:
     """The error to raise in place of `error`; None if its cause is not the disk, a damaged table or the end of the JVM."""
-    messages, code = _messages(error), exit_code(1 if isinstance(error, (Py4JError, OSError)) else 0)
+    messages, code = _messages(error), exit_code()
     end = _first_match(_OUT_OF_MEMORY, messages) or _first_match(_STOPPED, messages)
     if code is not None or end is not None:
         reason = end if code is None else f"exit code {code} (-9: the JVM was killed; 52: its heap was full)"

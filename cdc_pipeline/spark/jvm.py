@@ -21,12 +21,10 @@ def jvm_session(spark: SparkSession) -> Any:
     return spark._jsparkSession
 
 
-def exit_code(wait_seconds: float = 0) -> int | None:
-    """The exit code of the JVM that this process has started (-9 after SIGKILL); None if it runs or there is none.
-
-    `wait_seconds`: for the error of a connection, which ends shortly before the JVM does.
-    """
+def exit_code() -> int | None:
+    """The exit code of the JVM that this process has started (-9 after SIGKILL); None if it runs or there is none."""
     process = getattr(SparkContext._gateway, "proc", None)
+    # its connections end shortly before it does
     with contextlib.suppress(subprocess.TimeoutExpired):
-        return None if process is None else process.wait(wait_seconds)
+        return None if process is None else process.wait(timeout=1)
     return None
