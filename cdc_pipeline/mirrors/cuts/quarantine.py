@@ -100,8 +100,10 @@ def _is_end(error: str) -> bool:
 
 def record_ended_steps(lake: Lake, planned: PlannedCut, run_id: str) -> list[StepFailure]:
     """Records a failure of each step that ran when the process of an earlier run or its JVM ended (`StepRunner.marks`)."""
-    failures = []
-    for mark in subfolders(lake.spark, lake.paths.running):
+    failures, marks = [], subfolders(lake.spark, lake.paths.running)
+    # before the record: a run that is killed at each commit would record the same ends for ever
+    remove_folder(lake.spark, lake.paths.running)
+    for mark in marks:
         plan_id, _, index = mark.rsplit("/", 1)[1].rpartition("-")
         if plan_id == planned.plan_id:
             step = planned.plan.steps[int(index)]
@@ -109,7 +111,6 @@ def record_ended_steps(lake: Lake, planned: PlannedCut, run_id: str) -> list[Ste
             place = f"step {index}, version {mirror and mirror.version} of the mirror"
             failures.append(StepFailure(int(index), step, ProcessEndedError(f"the process or its JVM ended ({place})")))
     record_failures(lake, planned, failures, run_id)
-    remove_folder(lake.spark, lake.paths.running)
     return failures
 
 
