@@ -1,4 +1,4 @@
-"""Alerts as plain values: what is wrong, compared with what a channel was told, and the text of the difference."""
+"""Alerts as plain values: what is wrong, compared with what a channel has received, and the text of the difference."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Known:
-    """A condition that a channel was told."""
+    """A condition that was reported to a channel."""
 
     seen: float
     """When it was observed last, in seconds since 1970."""
@@ -42,7 +42,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Changes:
-    """What to tell a channel."""
+    """What to report to a channel."""
 
     began: tuple[tuple[str, Condition], ...] = ()
     """(line, condition)"""
@@ -53,7 +53,7 @@ def reasons(check: str, text: str) -> tuple[int, ...]:
     """Numbers that stay equal while the reasons in the text of a table, rule or partition do.
 
     A count at the start of a reason makes another one at 10, 100, 1,000. Other numbers do not matter, except in losses of
-    offsets, each of which is one.
+    offsets: each of them is a reason.
     """
     parts = re.split(r"[,;] for example", text)[0].split("; ")
     if check != NO_LOST_OFFSETS:
@@ -70,15 +70,15 @@ def compare(
     """
     after, began, ended = {source: dict(subjects) for source, subjects in known.items()}, [], []
     for source, conditions in observed.items():
-        told = after.setdefault(source, {})
+        reported = after.setdefault(source, {})
         for subject, condition in conditions.items():
-            before = told[subject].reasons if subject in told else ()
+            before = reported[subject].reasons if subject in reported else ()
             if not before or not {*condition.reasons} <= {*before}:
                 began.append((_line(source, subject, condition.text), condition))
-            told[subject] = Known(now, tuple(sorted({*before, *condition.reasons})))
-        over = [subject for subject, one in told.items() if now - one.seen >= QUIET_SECONDS]
+            reported[subject] = Known(now, tuple(sorted({*before, *condition.reasons})))
+        over = [subject for subject, one in reported.items() if now - one.seen >= QUIET_SECONDS]
         ended += [_line(source, subject) for subject in over]
-        after[source] = {subject: one for subject, one in told.items() if subject not in over}
+        after[source] = {subject: one for subject, one in reported.items() if subject not in over}
     return after, Changes(tuple(began), tuple(ended))
 
 

@@ -1,8 +1,8 @@
 """The sensor `<pipeline>_notify`: sends alerts through Apprise.
 
 It compares the newest result of each check and the newest run of each job, from Dagster's storage and without Spark, with
-its cursor: what each channel was told. A channel that does not take a message keeps its part of the cursor, so that a later
-tick compares again. (Dagster's `run_failure_sensor` would skip a run whose message was not sent.)
+its cursor: what each channel has received. A channel that does not take a message keeps its part of the cursor, so that a
+later tick compares again. (Dagster's `run_failure_sensor` would skip a run whose message was not sent.)
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def notify_sensor(
             found |= {f"run of {job}": _newest_run(instance, pipeline, job) for job in jobs}
         observed = {source: conditions for source, conditions in found.items() if conditions is not None}
 
-        def tell(url: str, channel: _Channel) -> tuple[_Channel, str]:
+        def report(url: str, channel: _Channel) -> tuple[_Channel, str]:
             if now < channel.retry_at:
                 return channel, ""
             known, changes = compare(channel.known, observed, now)
@@ -114,11 +114,11 @@ def notify_sensor(
             return replace(channel, failures=failures, retry_at=now + pause), f"message not taken: {error}"
 
         with ThreadPoolExecutor(len(settings.urls)) as pool:
-            told = list(pool.map(tell, settings.urls, _channels(context.cursor, len(settings.urls))))
-        lines = [f"notify.urls, number {number}: {done}" for number, (_, done) in enumerate(told, 1) if done]
-        if lines and any(channel.failures for channel, _ in told):
+            results = list(pool.map(report, settings.urls, _channels(context.cursor, len(settings.urls))))
+        lines = [f"notify.urls, number {number}: {done}" for number, (_, done) in enumerate(results, 1) if done]
+        if lines and any(channel.failures for channel, _ in results):
             context.log.warning("; ".join(lines))
-        cursor = _CURSOR.to_json(tuple(channel for channel, _ in told))
+        cursor = _CURSOR.to_json(tuple(channel for channel, _ in results))
         return dg.SensorResult(skip_reason="; ".join(lines) or "nothing to report", cursor=cursor)
 
     return notify

@@ -13,7 +13,6 @@ from delta.tables import DeltaTable
 from cdc_pipeline.checks.own_commits import ONLY_OWN_COMMITS
 from cdc_pipeline.checks.rotation import previously_failed_tables
 from cdc_pipeline.definitions import defs
-from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.restored_tables import RestoredTableError, foreign_commit
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -53,12 +52,8 @@ def stream(two_cuts: Stream, tmp_path: Path) -> Stream:
     return two_cuts.begun_again(tmp_path / "cuts")
 
 
-def _lake(stream: Stream) -> Lake:
-    return Lake(stream.spark, stream.paths)
-
-
 def _rebuild(stream: Stream, tables: list[str]) -> int | None:
-    return Rebuilder(CutMaker(_lake(stream), "rebuild", "UTC", 2, lambda line: None)).rebuild(tables).cut_id
+    return Rebuilder(CutMaker(stream.lake, "rebuild", "UTC", 2, lambda line: None)).rebuild(tables).cut_id
 
 
 def _assert_right(stream: Stream) -> None:
@@ -68,13 +63,11 @@ def _assert_right(stream: Stream) -> None:
     stream.run()
     assert stream.rows("t") == [(1, "b"), (2, "c"), (3, "d")]
     assert stream.rows("u") == [(1, "x"), (2, "y")]
-    published = published_cut(_lake(stream))
+    published = published_cut(stream.lake)
     assert (published.resolved_tso, {name.table for name in published.names}) == (tso(40), {"t", "u"})
     assert not any(row["gaps"] for row in published.mirrors)
-    assert lake_balance(_lake(stream)).is_balanced
-    assert [
-        foreign_commit(_lake(stream), f"{stream.paths.home}/{table}") for table in ("change_log", "mirror/db/t")
-    ] == [
+    assert lake_balance(stream.lake).is_balanced
+    assert [foreign_commit(stream.lake, f"{stream.paths.home}/{table}") for table in ("change_log", "mirror/db/t")] == [
         None,
         None,
     ]
@@ -130,11 +123,11 @@ def test_what_a_rebuild_repairs(stream: Stream, case: str) -> None:
     "deeds", [["rm raw_topic_snapshot"], ["old raw_topic_snapshot"], ["rm raw_topic_snapshot", "rm batches"]]
 )
 def test_raw_records(stream: Stream, deeds: list[str]) -> None:
-    require_decoded_batches(_lake(stream))
+    require_decoded_batches(stream.lake)
     _damage(stream, *deeds)
-    assert newest_batch(_lake(stream)) < 2
+    assert newest_batch(stream.lake) < 2
     with pytest.raises(RestoredTableError, match=r"^raw_topic_snapshot lacks batch 2, which is decoded: ") as caught:
-        require_decoded_batches(_lake(stream))
+        require_decoded_batches(stream.lake)
     # what the error says
     home = Path(stream.paths.home)
     assert f"move all folders but raw_topic_snapshot out of {home} and start a run" in str(caught.value)
@@ -142,21 +135,21 @@ def test_raw_records(stream: Stream, deeds: list[str]) -> None:
         if folder.name != "raw_topic_snapshot":
             shutil.move(folder, stream.folder / "away" / folder.name)
     as_a_new_process(stream.spark)
-    require_decoded_batches(_lake(stream))
+    require_decoded_batches(stream.lake)
     stream.write_slice(30, put("t", 22, "3", "d"))
     _assert_right(stream)
 
 
 def test_the_table_of_batches_is_decoded_again(stream: Stream) -> None:
     _damage(stream, "rm batches")
-    require_decoded_batches(_lake(stream))
+    require_decoded_batches(stream.lake)
     stream.write_slice(30, put("t", 22, "3", "d"))
     _assert_right(stream)
 
 
 def test_rows_changed_by_hand_are_found_and_rebuilt(stream: Stream) -> None:
     """By the jobs, as Dagster runs them. The check fails until a rebuild has replaced the table."""
-    lake = _lake(stream)
+    lake = stream.lake
     stream.write_slice(30, put("t", 22, "3", "d"))
     stream.run()
     _damage(stream, "mirror/db/t id = 2", "change_log false")

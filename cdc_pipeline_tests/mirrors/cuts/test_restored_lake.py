@@ -55,10 +55,6 @@ def stream(two_cuts: Stream, tmp_path: Path) -> Stream:
     return two_cuts.begun_again(tmp_path / "cuts")
 
 
-def _lake(stream: Stream) -> Lake:
-    return Lake(stream.spark, stream.paths)
-
-
 def _open(stream: Stream) -> None:
     """Opens the lake as each step of a run and `shop_rebuild` do."""
     context: Any = SimpleNamespace(
@@ -83,7 +79,7 @@ def _undo(stream: Stream, error: BaseException) -> None:
 
 
 def _maker(stream: Stream) -> CutMaker:
-    return CutMaker(_lake(stream), "rebuild", "UTC", 2, lambda line: None)
+    return CutMaker(stream.lake, "rebuild", "UTC", 2, lambda line: None)
 
 
 def _assert_continues(stream: Stream) -> None:
@@ -91,14 +87,14 @@ def _assert_continues(stream: Stream) -> None:
     stream.write_slice(30, put("t", 22, "3", "d"), put("u", 23, "1", "x"))
     stream.run()
     assert (stream.rows("t"), stream.rows("u")) == ([*_AFTER, (3, "d")], [(1, "x")])
-    assert published_cut(_lake(stream)).resolved_tso == tso(30)
-    assert lake_balance(_lake(stream)).is_balanced
+    assert published_cut(stream.lake).resolved_tso == tso(30)
+    assert lake_balance(stream.lake).is_balanced
 
 
 def test_each_own_table_is_refused_alone_and_its_restore_can_be_undone(stream: Stream) -> None:
     home, refused = Path(stream.paths.home), set()
     for name in OWN_TABLES:
-        state = _lake(stream).state(name)
+        state = stream.lake.state(name)
         if state is None or state.version == 0:
             continue
         _restore(stream, stream.paths.table(name), 0)
@@ -112,7 +108,7 @@ def test_each_own_table_is_refused_alone_and_its_restore_can_be_undone(stream: S
         if name == "raw_topic_snapshot":
             # version 0 has no format
             with pytest.raises(RestoredTableError):
-                require_known_format(_lake(stream))
+                require_known_format(stream.lake)
         stream.spark.sql(message.split("Undo the RESTORE by ")[1].split(",")[0])
         _open(stream)
         refused.add(name)
@@ -126,7 +122,7 @@ def test_a_restored_mirror_is_refused_until_its_restore_is_undone(stream: Stream
     _restore(stream, path, 1)
     assert stream.rows("t") == [(1, "a")]
     with pytest.raises(RestoredTableError, match=r"^mirror/db/t was restored .* or run shop_rebuild"):
-        Maintenance(tables=["mirror/*"]).run(_lake(stream), lambda line: None)
+        Maintenance(tables=["mirror/*"]).run(stream.lake, lambda line: None)
     # a run that does not change the mirror passes
     stream.write_slice(25, put("u", 21, "1", "x"))
     stream.run()
@@ -135,13 +131,13 @@ def test_a_restored_mirror_is_refused_until_its_restore_is_undone(stream: Stream
     with pytest.raises(RestoredTableError, match=r"^mirror/db/t was restored") as caught:
         stream.run()
     assert tree(Path(path)) == before
-    assert not is_begun(_lake(stream), published_cut(_lake(stream)))
+    assert not is_begun(stream.lake, published_cut(stream.lake))
     _undo(stream, caught.value)
     stream.run()
     stream.write_slice(30)
     stream.run()
     assert stream.rows("t") == [(1, "b", None), (2, "c", None), (3, "d", None)]
-    assert lake_balance(_lake(stream)).is_balanced
+    assert lake_balance(stream.lake).is_balanced
 
 
 @pytest.mark.parametrize("tables", [["db.t"], []])
@@ -163,7 +159,7 @@ def test_a_restored_mirror_is_rebuilt(stream: Stream, tables: list[str]) -> None
     assert (rebuild(), stream.rows("t")) == (4, _AFTER)
     stream.run()
     assert stream.rows("t") == [*_AFTER, (3, "d")]
-    assert lake_balance(_lake(stream)).is_balanced
+    assert lake_balance(stream.lake).is_balanced
 
 
 def test_a_mirror_restored_during_a_begun_cut(stream: Stream) -> None:
@@ -186,7 +182,7 @@ def test_a_mirror_restored_during_a_begun_cut(stream: Stream) -> None:
     undone.run()
     for lake in (stream, undone):
         assert (lake.rows("t"), lake.rows("u")) == ([(1, "b", None), (2, "c", None), (3, "d", None)], [(1, "x")])
-        assert lake_balance(_lake(lake)).is_balanced
+        assert lake_balance(lake.lake).is_balanced
 
 
 def test_a_copy_continues(spark: SparkSession, tmp_path: Path) -> None:

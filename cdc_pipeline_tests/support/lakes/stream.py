@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cdc_pipeline.lake import folder_moves
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.kills import Killed, Killer, commit_note
@@ -56,6 +57,10 @@ class Stream:
     @property
     def paths(self) -> LakePaths:
         return LakePaths(str(self.folder / "lake"), "shop")
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(self.spark, self.paths)
 
     def write_slice(self, until: int, *messages: tuple[str, int]) -> None:
         for payload, partition in messages:
