@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from cdc_pipeline.mirrors.changes.copies import find_copies
+from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
 from cdc_pipeline.mirrors.changes.held_rows import with_resumed_rows
 from cdc_pipeline.mirrors.changes.late_changes import rows_at_watermark
 from cdc_pipeline.mirrors.changes.late_ddl import Replay, with_replayed_rows
 from cdc_pipeline.mirrors.changes.rebased_rows import rebase_gaps, rebased_changes
-from cdc_pipeline.mirrors.changes.redeliveries import Redeliveries
 from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, Evidence, find_evidence, with_segments, without_emptied
-from cdc_pipeline.mirrors.deliveries.copies import ROW_POSITION
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.source_tables import SourceTableName
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -53,7 +53,7 @@ class RowSelection:
     altered: tuple[TableName, ...] = ()
     """Tables that a statement with that TSO altered: their late rows are not applied."""
     keyless: tuple[TableName, ...] = ()
-    """Tables whose mirrors have no key though their messages name one."""
+    """Tables whose mirrors may have no key though their messages name one."""
 
 
 class SegmentLookup(Protocol):
@@ -107,24 +107,32 @@ class CutRows:
         self._cached: list[DataFrame] = []
         self.redelivered: DataFrame | None = None
         try:
-            self.changes = self._with_segments(self._without_redelivered(self.delivered), lookup)
+            self.changes = self._with_segments(self._without_copies(self.delivered), lookup)
             if selection.keyless:
-                self.drop_redelivered(selection.keyless)
+                self.drop_copies(selection.keyless)
         except BaseException:
             self.close()
             raise
 
-    def _without_redelivered(self, changes: DataFrame, tables: Collection[TableName] = ()) -> DataFrame:
-        redeliveries = Redeliveries(changes, self._log, self._table, self._window, self.selection.events, tables)
-        repeated = redeliveries.positions
-        if repeated is None:
+    def drop_copies(self, tables: Collection[TableName]) -> bool:
+        """Removes the copies in these tables too, whose mirrors may have no key. Returns whether there are any."""
+        self.selection = replace(self.selection, keyless=tuple(sorted(tables)))
+        known, self.changes = self.redelivered, self._without_copies(self.changes, tables)
+        return self.redelivered is not known
+
+    def _without_copies(self, changes: DataFrame, tables: Collection[TableName] = ()) -> DataFrame:
+        found = find_copies(changes, self._log, self._table, self._window, tables)
+        if found.positions is None:
             return changes
-        if self._planning:
-            for name, gap in redeliveries.gaps.items():
-                self.gaps[name] = (*self.gaps.get(name, ()), gap)
-        self._cached.append(repeated.persist())
-        self.redelivered = repeated if self.redelivered is None else self.redelivered.unionByName(repeated)
-        return changes.join(repeated, list(ROW_POSITION), "left_anti")
+        self._add_gaps((name, (gap,)) for name, gap in found.gaps.items())
+        copies = found.positions.persist()
+        self._cached.append(copies)
+        self.redelivered = copies if self.redelivered is None else self.redelivered.unionByName(copies)
+        return changes.join(copies, list(ROW_POSITION), "left_anti")
+
+    def _add_gaps(self, found: Iterable[tuple[TableName, tuple[Gap, ...]]]) -> None:
+        for name, gaps in found if self._planning else ():
+            self.gaps[name] = (*self.gaps.get(name, ()), *gaps)
 
     def _with_segments(self, changes: DataFrame, lookup: SegmentLookup | None) -> DataFrame:
         selection = self.selection
@@ -135,8 +143,7 @@ class CutRows:
             # only the statements themselves show whether a table existed before them
             evidence, doubts = find_evidence(remaining, selection.past_events, lambda name: False, lookup.types_of)
             selection = replace(selection, past_evidence=evidence)
-            for name, gaps in rebase_gaps(remaining, selection.past_events, evidence, doubts, lookup.types_of).items():
-                self.gaps[name] = (*self.gaps.get(name, ()), *gaps)
+            self._add_gaps(rebase_gaps(remaining, selection.past_events, evidence, doubts, lookup.types_of).items())
         rebased = rebased_changes(remaining, selection.past_events, selection.past_evidence)
         if lookup is not None:
             evidence, self.doubts = find_evidence(rebased, selection.events, lookup.is_known, lookup.types_of)
@@ -145,11 +152,6 @@ class CutRows:
         return with_replayed_rows(
             with_segments(rebased, selection.events, selection.evidence), dict(selection.replayed)
         )
-
-    def drop_redelivered(self, tables: Collection[TableName]) -> None:
-        """Removes the redelivered rows of these tables too. Their mirrors have no key, though their messages name one."""
-        self.selection = replace(self.selection, keyless=tuple(sorted(tables)))
-        self.changes = self._without_redelivered(self.changes, tables)
 
     def close(self) -> None:
         """Frees the cached DataFrames."""

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, HELD
+from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
 from cdc_pipeline.mirrors.changes.segments import with_segments
-from cdc_pipeline.mirrors.deliveries.copies import ROW_POSITION
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase
 from cdc_pipeline.mysql.model.table import TableName

@@ -21,8 +21,8 @@ from cdc_pipeline.lake.tables.ddl_history import (
     RESULT_COLUMNS,
 )
 from cdc_pipeline.mirrors.changes.row_filters import clock_ts, is_at_or_after
+from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
 from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
-from cdc_pipeline.mirrors.deliveries.statement_copies import Restarts, statement_identities
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.paths import LakePaths
+    from cdc_pipeline.mirrors.changes.statement_copies import DeliveriesOf
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.cuts.cut_names import CutNames
-    from cdc_pipeline.mirrors.deliveries.statement_copies import RestartsOf
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
     from cdc_pipeline.mysql.model.table import TableName
@@ -62,12 +62,12 @@ class CutStatements:
 
     @staticmethod
     def read(
-        window: Window, history: DataFrame, resumed: list[DdlEvent], restarts_of: RestartsOf = lambda events: Restarts()
+        window: Window, history: DataFrame, resumed: list[DdlEvent], deliveries_of: DeliveriesOf = lambda events: {}
     ) -> CutStatements:
         """Reads the statements of the window, and late ones, from `ddl_history`.
 
-        `resumed`: held statements that the cut applies now. `restarts_of`: finds the restarts of Canal between equal
-        statements. `status` is ignored inside the window, because a begun cut may have stored its outcomes already.
+        `resumed`: held statements that the cut applies now. `deliveries_of` finds the deliveries of Canal's
+        equal statements. `status` is ignored inside the window, because a begun cut may have stored its outcomes already.
         """
         rows, late_rows = window.collect_new_and_late(history)
         inside, late = in_upstream_order(map(ddl_event, rows)), in_upstream_order(map(ddl_event, late_rows))
@@ -77,7 +77,7 @@ class CutStatements:
         before = history.where(F.col("batch_id") <= window.after_batch).where(F.col("cut_id") < window.cut_id)
         earlier = [ddl_event(row) for row in before.where(F.col("commit_ts").isin(times)).collect()]
         # a resumed statement is in `earlier` too
-        identities = statement_identities([*earlier, *inside, *late, *resumed], restarts_of)
+        identities = statement_identities([*earlier, *inside, *late, *resumed], deliveries_of)
         known = {identities[event.position] for event in earlier}
         # statements with the watermark's own TSO may follow it (ticdc-canal-json: "less than watermarkTs")
         at_watermark = [event for event in late if event.exact_ts and event.commit_ts == window.after_tso]

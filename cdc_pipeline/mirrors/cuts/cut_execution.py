@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import row_count, table_state
 from cdc_pipeline.lake.tables.batches import read_change_span
+from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
 from cdc_pipeline.mirrors.changes.held_rows import count_held_rows
 from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements, store_outcomes
@@ -28,7 +29,6 @@ from cdc_pipeline.mirrors.cuts.quarantine import (
     without_failed_tables,
 )
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
-from cdc_pipeline.mirrors.deliveries.copies import ROW_POSITION
 from cdc_pipeline.mirrors.execution.step_runner import StepResult, StepResults, StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
 from cdc_pipeline.mirrors.merge.contested_keys import resolve_contested

@@ -20,11 +20,10 @@ from cdc_pipeline.mirrors.changes.held_rows import resumed_events, resumed_table
 from cdc_pipeline.mirrors.changes.late_changes import late_changes
 from cdc_pipeline.mirrors.changes.late_ddl import early_row_gaps, tables_to_replay
 from cdc_pipeline.mirrors.changes.row_groups import contradiction_gaps, row_groups, with_types
+from cdc_pipeline.mirrors.changes.statement_copies import statement_deliveries
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements, altered_at_watermark, statements_applied_since
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-from cdc_pipeline.mirrors.deliveries.restarts import COPIES_WITH_FIRST_TSOS
-from cdc_pipeline.mirrors.deliveries.statement_copies import canal_restarts
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
 from cdc_pipeline.mirrors.merge.net_changes import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
@@ -88,8 +87,8 @@ class CutPlanner:
         resumed = resumed_events(history, approved, window, streams.route_event)
         ddl = CutStatements(tuple(resumed), {})
         if may_have_statements(self.lake, window.after_batch, window.cut_id):
-            restarts_of = partial(canal_restarts, self._table("change_log"), history)
-            ddl = CutStatements.read(window, history, resumed, restarts_of)
+            deliveries_of = partial(statement_deliveries, self._table("change_log"), history)
+            ddl = CutStatements.read(window, history, resumed, deliveries_of)
         ddl, sources = streams.route_statements(ddl)
         late, selection = self._select_rows(ddl, approved.values(), streams)
         still_held = tuple(table for table in held if table.name not in approved)
@@ -121,29 +120,21 @@ class CutPlanner:
     def _plan_steps(
         self, streams: CutStreams, ddl: CutStatements, late: LateChanges, permissions: Permissions, rows: CutRows
     ) -> _PlanResult:
-        """Plans the statements and the rows. Plans twice if the first plan shows that `rows` has more duplicates."""
-
-        def plan_for(groups: list[RowGroup]) -> _PlanResult:
-            gaps = self._known_gaps(ddl, late, rows, groups)
-
-            def plan_with(kind: type[Planner]) -> _PlanResult:
-                draft = self._draft(groups)
-                changes = streams.plan_names(draft, groups)
-                ended = partial(self.inputs.dropped_tables, window=self.window)
-                planner = kind(draft, known_gaps=gaps, permissions=permissions, dropped=ended, doubts=rows.doubts)
-                return planner.plan(ddl.to_apply), draft, changes
-
-            return self._guard(plan_with)
-
+        """Plans the statements and the rows."""
         groups = self._groups(rows)
-        result = plan_for(groups)
+        if (keyless := self._keyed_in_messages_only(ddl, groups)) and rows.drop_copies(keyless):
+            groups = self._groups(rows)
+        gaps = self._known_gaps(ddl, late, rows, groups)
+
+        def plan_with(kind: type[Planner]) -> _PlanResult:
+            draft = self._draft(groups)
+            changes = streams.plan_names(draft, groups)
+            ended = partial(self.inputs.dropped_tables, window=self.window)
+            planner = kind(draft, known_gaps=gaps, permissions=permissions, dropped=ended, doubts=rows.doubts)
+            return planner.plan(ddl.to_apply), draft, changes
+
+        result = self._guard(plan_with)
         require_commit_ts(result[0].steps, self.window.resolved_tso, self.lake.paths.pipeline)
-        if keyless := self._keyed_in_messages_only(result[0], groups):
-            repeated = rows.redelivered
-            rows.drop_redelivered(keyless)
-            if rows.redelivered is not repeated:
-                # the counts in the steps must match the rows that a resuming run finds
-                result = plan_for(self._groups(rows))
         self._report(*result)
         return result
 
@@ -172,6 +163,17 @@ class CutPlanner:
         late = late_changes(window, streams.log, span, altered)
         selection = RowSelection(ddl.to_apply, tuple(again.items()), tuple(resumed), at_watermark=late.at_watermark)
         return late, replace(selection, altered=altered()) if late.at_watermark else selection
+
+    def _keyed_in_messages_only(self, ddl: CutStatements, groups: Iterable[RowGroup]) -> set[TableName]:
+        """The tables whose mirrors may have no key, though their messages name one: they have none, or this cut alters them.
+        As for rows without a key, only positions show their copies."""
+        if self.window.resolved_tso is None:
+            return set()  # without watermarks the copies of all tables are found by position
+        altered = {name for event in ddl.to_apply for name in event.names()}
+        states = {group.name: self.inputs.mirror(group.name) for group in groups if group.key_names}
+        keys = self.settings.keys
+        without = {name for name, state in states.items() if state is not None and not key_columns(state, keys)}
+        return without | (altered & states.keys())
 
     @property
     def raw(self) -> Callable[[int, int], DataFrame]:
@@ -204,23 +206,9 @@ class CutPlanner:
         more += [(name, gap) for name, own in rows.gaps.items() for gap in own]
         more += early_row_gaps(rows.changes, dict(rows.selection.replayed)).items()
         more += contradiction_gaps(groups)
-        if self.window.is_first_with_tsos:
-            more += [(group.name, COPIES_WITH_FIRST_TSOS) for group in groups if not group.key_names]
         for name, gap in more:
             gaps[name] = (*gaps.get(name, ()), gap)
         return gaps
-
-    def _keyed_in_messages_only(self, plan: CutPlan, groups: Iterable[RowGroup]) -> set[TableName]:
-        """The tables whose messages name a key that their mirrors do not have. As for keyless tables, only positions show
-        their duplicates."""
-        if self.window.resolved_tso is None:
-            return set()  # without watermarks the duplicates of all tables are found by position
-        named = {group.name for group in groups if group.key_names}
-        return {
-            step.source
-            for step in plan.steps
-            if isinstance(step, ApplyRows) and step.source in named and not key_columns(step.state, self.settings.keys)
-        }
 
     def _report(self, plan: CutPlan, draft: PlanDraft, changes: Iterable[str]) -> None:
         for line in changes:

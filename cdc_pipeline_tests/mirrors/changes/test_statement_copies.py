@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.mirrors.deliveries.statement_copies import Restarts, statement_identities
+from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, in_upstream_order
 from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, event_changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from cdc_pipeline.positions import Position
 
 _CREATE, _DROP, _EMPTY = "CREATE TABLE t (a INT)", "DROP TABLE t", "TRUNCATE TABLE t"
 _SWAP = "RENAME TABLE a TO c, b TO a, c TO b"
@@ -43,7 +46,9 @@ def _event(
 def _copies(statements: Sequence[str], *, restarts: Sequence[int] = (), dialect: str = "canal") -> list[int]:
     """For each statement the index of the first one with the same identity."""
     events = [_event(sql, offset, dialect=dialect) for offset, sql in enumerate(statements)]
-    identities = statement_identities(events, lambda found: Restarts({("shop", 0): restarts}) if found else Restarts())
+    identities = statement_identities(
+        events, lambda found: {event.position: (bisect(restarts, event.offset),) for event in found}
+    )
     ordered = [identities[event.position] for event in events]
     return [ordered.index(identity) for identity in ordered]
 
@@ -80,28 +85,21 @@ def test_copies_of_canal(statements: Sequence[str], restarts: Sequence[int], cop
 
 
 @pytest.mark.parametrize(
-    ("statements", "kept", "copies"),
+    ("statements", "copies"),
     [
-        # each with the clock at which it was sent first; the stretch from the offset in `kept` is resent with that clock
-        ([(_CREATE, 1), (_CREATE, 1)], (1,), [0, 0]),
-        ([(_CREATE, 1), (_DROP, 2), (_CREATE, 3), (_DROP, 2), (_CREATE, 3)], (3,), [0, 1, 2, 1, 2]),
-        # resent from the middle, then continued: the last one is new, whichever part was resent
-        ([(_CREATE, 1), (_DROP, 2), (_CREATE, 3), (_DROP, 4), (_DROP, 4), (_CREATE, 9)], (4,), [0, 1, 2, 3, 3, 5]),
-        ([(_CREATE, 1), (_DROP, 2), (_DROP, 2), (_CREATE, 9)], (2,), [0, 1, 1, 3]),
-        # twice in one ms, and both resent
-        ([(_EMPTY, 1), (_EMPTY, 1), (_EMPTY, 1), (_EMPTY, 1)], (2,), [0, 1, 0, 1]),
-        ([(_EMPTY, 1), (_EMPTY, 1), (_EMPTY, 1), (_EMPTY, 5)], (2,), [0, 1, 0, 3]),
-        # resent twice
-        ([(_EMPTY, 1), (_EMPTY, 3), (_EMPTY, 1), (_EMPTY, 3), (_EMPTY, 3), (_EMPTY, 7)], (2, 4), [0, 1, 0, 1, 1, 5]),
-        # copies of other statements lie between: it is no copy by its clock, and cannot happen twice in a row
-        ([(_CREATE, 1), (_DROP, 2), (_CREATE, 3), (_DROP, 2), (_CREATE, 9)], (3,), [0, 1, 2, 1, 2]),
+        # each with its delivery: a stretch that is resent with its former clock, then the first delivery continues
+        ([(_CREATE, 0), (_CREATE, 1)], [0, 0]),
+        ([(_CREATE, 0), (_DROP, 0), (_CREATE, 0), (_DROP, 1), (_CREATE, 0)], [0, 1, 2, 1, 2]),
+        ([(_CREATE, 0), (_DROP, 0), (_CREATE, 0), (_DROP, 0), (_DROP, 1), (_CREATE, 0)], [0, 1, 2, 3, 1, 5]),
+        ([(_CREATE, 0), (_DROP, 0), (_DROP, 1), (_CREATE, 0)], [0, 1, 1, 3]),
+        ([(_EMPTY, 0), (_EMPTY, 0), (_EMPTY, 1), (_EMPTY, 0)], [0, 1, 0, 3]),
     ],
 )
-def test_copies_with_their_former_clock(
-    statements: Sequence[tuple[str, int]], kept: Sequence[int], copies: Sequence[int]
-) -> None:
-    events = [_event(sql, offset, ts=ts, batch=None) for offset, (sql, ts) in enumerate(statements)]
-    identities = statement_identities(events, lambda found: Restarts(kept={("shop", 0): kept}))
+def test_copies_in_resent_stretches(statements: Sequence[tuple[str, int]], copies: Sequence[int]) -> None:
+    events = [_event(sql, offset) for offset, (sql, _) in enumerate(statements)]
+    identities = statement_identities(
+        events, lambda found: {event.position: (statements[event.offset][1],) for event in found}
+    )
     ordered = [identities[event.position] for event in events]
     assert [ordered.index(identity) for identity in ordered] == copies
 
@@ -136,19 +134,19 @@ def test_equal_statements_at_one_tso_are_copies() -> None:
     assert _copies([_CREATE, _DROP, _CREATE, _DROP], dialect="ticdc") == [0, 1, 0, 1]
 
 
-def test_restarts_are_read_only_for_equal_statements() -> None:
+def test_deliveries_are_read_only_for_equal_statements() -> None:
     asked: list[int] = []
 
-    def restarts_of(events: Sequence[DdlEvent]) -> Restarts:
+    def deliveries_of(events: Sequence[DdlEvent]) -> dict[Position, tuple[int, ...]]:
         asked.extend(event.offset for event in events)
-        return Restarts()
+        return {}
 
-    statement_identities([_event(_CREATE, 0), _event(_DROP, 1)], restarts_of)
+    statement_identities([_event(_CREATE, 0), _event(_DROP, 1)], deliveries_of)
     assert asked == []
-    statement_identities([_event(_CREATE, 0), _event(_DROP, 1), _event(_DROP, 4)], restarts_of)
+    statement_identities([_event(_CREATE, 0), _event(_DROP, 1), _event(_DROP, 4)], deliveries_of)
     assert asked == [1, 4]
 
 
 def test_an_event_given_twice_counts_once() -> None:
     event = _event(_EMPTY, 3)
-    assert statement_identities([event, event], lambda found: Restarts()) == {event.position: (*event.identity, 1)}
+    assert statement_identities([event, event], lambda found: {}) == {event.position: (*event.identity, 1)}

@@ -1,0 +1,126 @@
+"""Deliveries: where an encoder begins to send a stream again. Kafka and the encoders deliver at least once.
+
+A new delivery starts
+
+- where the stream steps back: a table of TiCDC by `commit_ts`, a partition of Canal by (`ts`, `message_id`), where it
+  resends with the `ts` of the first sending (alibaba/canal#4839), and without batch numbers by `es`;
+- where Canal's batch numbers start again along `ts` (canal-facts 3, 51), over all partitions of a topic;
+- after a pause of a second inside one commit of TiCDC (ticdc-facts §10), or inside one batch number of Canal, which may have
+  restarted in its first batch. Nothing else shows whether such a pause is a restart, so it counts in `pauses`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects.traits import Trait, has_trait
+from cdc_pipeline.mirrors.changes.row_filters import stream_clock
+from cdc_pipeline.mirrors.model.source_tables import source_columns
+from cdc_pipeline.positions import POSITION
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ROW_POSITION = (*POSITION, "row")
+"""Identifies one row of `change_log`."""
+PARTITION = ("topic", "partition")
+RESTART_MS = 1000
+"""A restart takes at least this long. Messages of one transaction or batch are built within milliseconds."""
+RETRY_MS = 90
+"""Canal waits 100 ms before it resends a batch (canal-facts 50)."""
+_SENT = (*POSITION, "commit_ts", "ts", "message_id", "dialect", "database", "table")
+
+
+def image_hash(*images: str) -> Column:
+    """A 64-bit hash of row images, independent of the order of their columns. `images` names the map columns."""
+    parts: list[Column] = []
+    for image in images:
+        entries = F.array_sort(F.map_entries(image))
+        parts += [F.col(image).isNull(), F.transform(entries, _with_null_flag)]
+    return F.xxhash64(*parts)
+
+
+def _with_null_flag(entry: Column) -> Column:
+    """`xxhash64` skips NULLs: without the flag {a: null, b: x} and {a: x, b: null} could have the same hash."""
+    return F.struct(entry["key"], entry["value"].isNull(), entry["value"])
+
+
+def sent_records(log: DataFrame, statements: DataFrame) -> DataFrame:
+    """One row per row change and statement: its position, times, `dialect`, table, and `change`, equal in all copies."""
+    names = [*_SENT, *source_columns(log)]
+    content = F.xxhash64("database", "table", "op", "commit_ts", image_hash("before", "after"))
+    rows = log.select(*names, "row", content.alias("change"))
+    text = F.xxhash64("database", "table", "sql", "commit_ts")
+    return rows.unionByName(
+        statements.select(*_SENT, F.lit(0).alias("row"), text.alias("change")), allowMissingColumns=True
+    )
+
+
+def with_deliveries(records: DataFrame) -> DataFrame:
+    """Adds, to columns of `sent_records`:
+
+    - `delivery` array: equal for records of one delivery of a table in its partition, pauses aside
+    - `pauses` bigint: how many pauses precede the record, itself included
+    - `is_behind` boolean: the partition of Canal has a greater `es` before the record
+    - `begins_batch` boolean: the first record of a batch of Canal in its partition
+    """
+    canal, unnumbered = has_trait(Trait.NUMBERS_BATCHES), F.col("message_id").isNull()
+    stream = F.when(~canal, F.struct("database", "table", *source_columns(records)))
+    by_offset = Over.partitionBy(*PARTITION, "stream").orderBy("offset", "row")
+    by_clock = Over.partitionBy("topic").orderBy("ts", "message_id", *ROW_POSITION[1:])
+    before, before_by_clock = (over.rowsBetween(Over.unboundedPreceding, -1) for over in (by_offset, by_clock))
+    names, records = records.columns, records.withColumns({"stream": stream, "at": stream_clock()})
+    previous = {name: F.lag(name).over(by_offset) for name in ("at", "commit_ts", "ts", "message_id")}
+    resumes = has_trait(Trait.RESTARTS_FROM_CHECKPOINT) & (F.col("commit_ts") == previous["commit_ts"])
+    # resent with its former clock, a record says nothing about the numbers of that time
+    newest = F.max("at").over(before)
+    is_numbered = canal & ~unnumbered & (F.col("at") >= F.coalesce(newest, F.col("at")))
+    records = records.withColumns(
+        {
+            "steps_back": F.col("at") < previous["at"],
+            "es_steps_back": canal & unnumbered & (F.col("commit_ts") < previous["commit_ts"]),
+            "newest": newest,
+            "resumes": resumes & (F.col("ts") - previous["ts"] >= RESTART_MS),
+            "number": F.when(is_numbered, F.struct("message_id", "ts")),
+            "is_behind": F.coalesce(canal & (F.col("commit_ts") < F.max("commit_ts").over(before)), F.lit(False)),
+            "begins_batch": canal & ~unnumbered & ~F.col("message_id").eqNullSafe(previous["message_id"]),
+        }
+    )
+    last = F.last("number", ignorenulls=True).over(before_by_clock)
+    number = F.col("number")
+    again = (number["message_id"] == last["message_id"]) & (number["ts"] - last["ts"] >= RESTART_MS)
+    # a resent stretch ends where the records are newer than all before it
+    resent_to = F.last(F.when(F.col("steps_back"), F.col("newest")), ignorenulls=True).over(by_offset)
+    steps = F.when(F.col("at") <= resent_to, _count("steps_back").over(by_offset)).otherwise(0)
+    records = records.withColumns(
+        {"restarts": number["message_id"] < last["message_id"], "again": again, "steps": steps}
+    )
+    delivery = ("steps", _count("es_steps_back").over(by_offset), _count("restarts").over(by_clock))
+    records = records.withColumns(
+        {
+            "delivery": F.array(*delivery),
+            "pauses": _count("resumes").over(by_offset) + _count("again").over(by_clock),
+        }
+    )
+    return records.select(*names, "delivery", "pauses", "is_behind", "begins_batch")
+
+
+def _count(flag: str) -> Column:
+    return F.sum(F.coalesce(F.col(flag), F.lit(False)).cast("int"))
+
+
+def retried_batches(records: DataFrame) -> DataFrame:
+    """The batches of Canal that begin like the batch before them in their partition and have the next number: `topic`,
+    `message_id`. Either Canal resent a batch that was not acknowledged (canal-facts 50), or the same happened twice.
+
+    `records`: those of `with_deliveries`.
+    """
+    by_offset = Over.partitionBy(*PARTITION).orderBy("offset")
+    previous = {name: F.lag(name).over(by_offset) for name in ("change", "message_id", "ts")}
+    repeats = (F.col("change") == previous["change"]) & (F.col("message_id") == previous["message_id"] + 1)
+    repeats &= F.col("ts") - previous["ts"] >= RETRY_MS
+    firsts = records.where("begins_batch").withColumn("repeats", repeats)
+    return firsts.where("repeats").select("topic", "message_id").distinct()

@@ -1,0 +1,130 @@
+"""Identities of statements: equal for the copies of one statement, different for equal statements.
+
+At one TSO the same statement is one statement. Canal's time is a whole second, in which a table may be dropped or truncated
+twice: there the n-th of several equal statements in one delivery (`deliveries`) is a copy of the n-th in another.
+
+Inside one delivery an equal statement is new if it can happen again: another statement about its tables lies in between, or
+it can follow itself, as TRUNCATE and CREATE OR REPLACE TABLE can. Otherwise it is a copy from a batch that Canal resent
+(canal-facts 50).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
+from cdc_pipeline.mirrors.changes.deliveries import sent_records, with_deliveries
+from cdc_pipeline.mysql.model.change_names import folded
+from cdc_pipeline.mysql.model.schema_changes import (
+    AlterTable,
+    DropDatabase,
+    ExchangePartition,
+    TruncatePartition,
+    TruncateTable,
+)
+from cdc_pipeline.positions import POSITION, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
+    from cdc_pipeline.mysql.model.table import TableName
+
+    Identity: TypeAlias = tuple[int, str, str, str, int]
+    DeliveriesOf: TypeAlias = Callable[[Sequence[DdlEvent]], Mapping[Position, tuple[int, ...]]]
+    """Statements → the delivery of each in its partition."""
+
+_RESENT_MS = 600_000
+"""How far back a restarted Canal may resend. Usually some seconds (canal-facts 51)."""
+
+
+def statement_identities(events: Iterable[DdlEvent], deliveries_of: DeliveriesOf) -> dict[Position, Identity]:
+    """Maps the position of each statement to its identity. Equal identities mark copies of one statement."""
+    in_order = sorted({event.position: event for event in events}.values(), key=lambda event: event.position)
+    groups: dict[tuple[int, str, str, str], list[DdlEvent]] = defaultdict(list)
+    for event in in_order:
+        groups[event.identity].append(event)
+    repeated = [event for equal in groups.values() if len(equal) > 1 for event in equal if _has_batch_number(event)]
+    deliveries = deliveries_of(repeated) if repeated else {}
+    numbers: dict[Position, int] = {}
+    for equal in groups.values():
+        last: dict[object, DdlEvent] = {}
+        for event in equal:
+            number = 1
+            if _has_batch_number(event):
+                delivery = (*event.position[:2], deliveries.get(event.position))
+                if delivery in last:
+                    same = [other for other in in_order if deliveries.get(other.position, delivery[-1]) == delivery[-1]]
+                    number = numbers[last[delivery].position] + _is_new(last[delivery], event, same)
+                last[delivery] = event
+            numbers[event.position] = number
+    return {event.position: (*event.identity, numbers[event.position]) for event in in_order}
+
+
+def _has_batch_number(event: DdlEvent) -> bool:
+    return dialect_has_trait(event.dialect, Trait.NUMBERS_BATCHES)
+
+
+def _is_new(last: DdlEvent, event: DdlEvent, delivered: Sequence[DdlEvent]) -> bool:
+    """Whether `event` happened after the equal statement `last`, and is no copy of it. `delivered`: the statements of their
+    delivery."""
+    return _can_follow_itself(event.changes) or any(
+        last.position < other.position < event.position
+        and other.identity != event.identity
+        and _share_a_table(event, other)
+        for other in delivered
+    )
+
+
+def _share_a_table(one: DdlEvent, other: DdlEvent) -> bool:
+    names, others = _folded_names(one), _folded_names(other)
+    return bool(
+        names & others
+        or _dropped_databases(one) & {name.database for name in others}
+        or _dropped_databases(other) & {name.database for name in names}
+    )
+
+
+def _folded_names(event: DdlEvent) -> set[TableName]:
+    return set(map(folded, event.names()))
+
+
+def _dropped_databases(event: DdlEvent) -> set[str]:
+    return {change.database.lower() for change in event.changes if isinstance(change, DropDatabase)}
+
+
+def _can_follow_itself(changes: Sequence[SchemaChange]) -> bool:
+    """Whether the changes are valid, and have an effect, directly after themselves."""
+    pairs = [pair for change in changes for pair in change.names().renamed]
+    swaps = bool(pairs) and {old for old, _ in pairs} == {new for _, new in pairs}
+    dropped = {name for change in changes for name in change.names().dropped}
+    replaces = any(name in dropped for change in changes for name in change.names().created)  # CREATE OR REPLACE TABLE
+    return swaps or replaces or any(map(_moves_rows, changes))
+
+
+def _moves_rows(change: SchemaChange) -> bool:
+    """Whether each execution of the change removes or exchanges rows."""
+    if isinstance(change, AlterTable):
+        return any(isinstance(clause, (TruncatePartition, ExchangePartition)) for clause in change.clauses)
+    return isinstance(change, TruncateTable)
+
+
+def statement_deliveries(
+    log: DataFrame, history: DataFrame, events: Sequence[DdlEvent]
+) -> dict[Position, tuple[int, ...]]:
+    """The delivery of each of these statements of Canal. `log` is `change_log`, `history` is `ddl_history`."""
+    times = [event.ts for event in events if event.ts is not None]
+    if not times:
+        return {}
+    near = F.col("topic").isin(*sorted({event.topic for event in events}))
+    near &= F.col("ts").between(min(times) - _RESENT_MS, max(times))
+    offsets = F.col("offset").isin(*sorted({event.offset for event in events}))
+    records = with_deliveries(sent_records(log.where(near), history.where(near))).where(offsets)
+    rows = records.select(*POSITION, "delivery", "pauses").distinct().collect()
+    return {Position(*row[:3]): (*row["delivery"], row["pauses"]) for row in rows}
