@@ -18,7 +18,7 @@ from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.planning.merged_definitions import UNSEEN_TABLES
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
-from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_COMMIT_TS, HAS_OWN_DELETED
+from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 from cdc_pipeline.positions import Position
@@ -96,7 +96,7 @@ def test_the_gap_of_a_statement_names_its_position() -> None:
     assert gap_texts(refused.gaps) == ("a statement is not applied yet: see ddl_history at t/0@1",)
 
 
-@pytest.mark.parametrize("gap", [UNSEEN_START, UNSEEN_TABLES, HAS_OWN_DELETED, HAS_OWN_COMMIT_TS])
+@pytest.mark.parametrize("gap", [UNSEEN_START, UNSEEN_TABLES, HAS_OWN_DELETED])
 def test_text_and_back(gap: Gap) -> None:
     gaps = (gap, Gap(GapKind.DAMAGED_TEXT, LOSSY, ""), statement_gap(GapKind.HELD, "held", Position("é", 0, 7)))
     read = GAPS_JSON.from_json(GAPS_JSON.to_json(gaps))

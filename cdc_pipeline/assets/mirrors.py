@@ -3,6 +3,7 @@
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
+from functools import partial
 
 import dagster as dg
 
@@ -42,6 +43,7 @@ from cdc_pipeline.mirrors.operations.upkeep import keep_small
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.source import RunContext
+from cdc_pipeline.sources.unread import unread_topics
 
 _CUTS = """One row per consistent cut: its resolved TSO and the Delta version of each mirror at this TSO. The row is written
 after all mirrors are committed, so a reader of a cut sees all tables as of one moment of upstream."""
@@ -71,6 +73,7 @@ def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str
         pipeline.ddl_policy,
         pipeline.selection,
         pipeline.columns,
+        unread=partial(unread_topics, pipeline.source, lake),
     )
 
 

@@ -11,8 +11,7 @@ from cdc_pipeline.checks.freshness import lag_of
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.tables.consistent_cuts import read_newest_cut
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, DUPLICATE, NO_EFFECT, NOT_INCLUDED
-from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
-from cdc_pipeline.mirrors.changes.window import next_window
+from cdc_pipeline.mirrors.changes.progress import next_window, published_cut, read_progress
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries, tso_datetime
 
 if TYPE_CHECKING:
@@ -86,7 +85,8 @@ def read_status(lake: Lake) -> PipelineStatus:
     """Reads the newest cut, and what came after it."""
     cut, row = published_cut(lake), read_newest_cut(lake)
     progress = read_progress(lake, cut)
-    waits = bool(progress.new_row_changes or cut.pending > cut.held_rows) and next_window(cut, progress) is None
+    has_new = bool(progress.new_row_changes or cut.pending > cut.held_rows)
+    waits = has_new and progress.has_tsos and next_window(cut, progress) is None
     letters = read_rows(lake, "dead_letters", columns=["rule"])
     statements = Counter(row["status"] for row in read_rows(lake, "ddl_history", columns=["status"]))
     return PipelineStatus(

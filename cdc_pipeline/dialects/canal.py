@@ -102,6 +102,9 @@ def _columns() -> dict[str, Column]:
         "type": kind,
         "op": op,
         "commit_ts": F.shiftleft("es", TSO_SHIFT),
+        "at": F.coalesce(
+            F.shiftleft(F.nullif("ts", F.lit(0)), TSO_SHIFT) + _low_bits(BATCH), F.shiftleft("es", TSO_SHIFT)
+        ),
         "exact_ts": F.lit(False),
         "watermark_ts": F.lit(None).cast("bigint"),
         "es": F.col("es"),
@@ -114,6 +117,10 @@ def _columns() -> dict[str, Column]:
         "only_key": F.lit(False),
         "rows": rows,
     }
+
+
+def _low_bits(number: str) -> Column:
+    return F.coalesce(number, F.lit(0)).bitwiseAND(F.lit((1 << TSO_SHIFT) - 1))
 
 
 def _before_values(index: Column) -> Column:

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.canal_json import LAST_MS, SENT_MS
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.spark.observations import finished_metrics
 from cdc_pipeline.spark.small_frames import small_frame
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 _POSITION_SCHEMA = "`topic` STRING, `partition` INT, `offset` BIGINT"
 _TIMES = ("watermark_ts", "es", "ts")
-UNKNOWN_SPAN = (0, 2**63 - 1)
-"""Oldest and newest change of a batch that may have changes of any time."""
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 
@@ -44,10 +41,9 @@ class BatchCounts:
     """Whether any record that is not a dead letter has a TSO."""
     heartbeats: Mapping[str, int] = field(default_factory=dict)
     """Topic → `es` of its newest heartbeat, in ms."""
-    oldest_change: int | None = None
-    """The lowest `commit_ts` of the row changes; None without row changes. With changes of DataWorks, whose `commit_ts` is a
-    sequence number, `UNKNOWN_SPAN`."""
-    newest_change: int | None = None
+    oldest_at: int | None = None
+    """The lowest `at` of the row changes; None without any."""
+    newest_at: int | None = None
 
     @property
     def is_balanced(self) -> bool:
@@ -75,16 +71,15 @@ class ObservedFrame:
         kind, exact = F.col("kind"), F.col("exact_ts") | F.col("watermark_ts").isNotNull()
         is_other = ~kind.isin(unified.ROW, unified.WATERMARK, *unified.COUNTED_ONLY)
         heartbeat = F.when((kind == unified.HEARTBEAT) & ~_is_ahead(), F.struct("topic", "es"))
-        numbered = has_trait(Trait.NUMBERS_CHANGES)
-        oldest, newest = (F.when(numbered, bound).otherwise(F.col("commit_ts")) for bound in UNKNOWN_SPAN)
+        at = F.when(kind == unified.ROW, F.col("at"))
         watermark = F.struct(*POSITION, F.unix_micros("timestamp").alias("timestamp"), *_TIMES)
         self.frame = decoded.observe(
             self._observation,
             *(F.count(F.when(kind == name, 1)).alias(name) for name in unified.KINDS),
             F.sum(F.when(kind == unified.ROW, F.size("rows")).cast("bigint")).alias("changes"),
             F.max((kind != unified.DEAD) & exact).alias("exact"),
-            F.min(F.when(kind == unified.ROW, oldest)).alias("oldest_change"),
-            F.max(F.when(kind == unified.ROW, newest)).alias("newest_change"),
+            F.min(at).alias("oldest_at"),
+            F.max(at).alias("newest_at"),
             F.to_json(F.collect_list(F.when(is_other, F.struct(*POSITION)))).alias("positions"),
             F.to_json(F.collect_list(F.when(kind == unified.WATERMARK, watermark))).alias("watermarks"),
             F.to_json(F.collect_set(heartbeat)).alias("heartbeats"),
@@ -117,8 +112,8 @@ class ObservedFrame:
             metrics["changes"] or 0,
             bool(metrics["exact"]),
             newest,
-            metrics["oldest_change"],
-            metrics["newest_change"],
+            metrics["oldest_at"],
+            metrics["newest_at"],
         )
 
     def watermarks(self, batch_id: int) -> pa.Table:

@@ -77,6 +77,7 @@ def _columns() -> dict[str, Column]:
         "type": op,
         "op": F.when(op.startswith("UPDATE_"), F.lit("UPDATE")).otherwise(op),
         "commit_ts": F.coalesce(F.col("sequenceId").try_cast("bigint"), F.shiftleft("eventTime", TSO_SHIFT)),
+        "at": F.shiftleft(F.coalesce("systemTime", "eventTime"), TSO_SHIFT),
         "exact_ts": F.lit(False),
         "watermark_ts": F.lit(None).cast("bigint"),
         "es": F.col("eventTime"),

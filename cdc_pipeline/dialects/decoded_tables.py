@@ -227,7 +227,7 @@ def _write_batch(
         note["ended"],
         [tuple(stretch) for stretch in note["lost"]],
         dict(counts.heartbeats),
-        counts.oldest_change,
-        counts.newest_change,
+        counts.oldest_at,
+        counts.newest_at,
     )
     append_rows(lake, "batches", small_table([row], BATCHES_SCHEMA), _commit(lake.paths, "batches", batch_id, note))

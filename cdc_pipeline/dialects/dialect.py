@@ -124,6 +124,7 @@ COLUMNS = {
     "type": "STRING",
     "op": "STRING",
     "commit_ts": "BIGINT",
+    "at": "BIGINT",
     "exact_ts": "BOOLEAN",
     "watermark_ts": "BIGINT",
     "es": "BIGINT",

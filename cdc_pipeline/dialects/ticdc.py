@@ -97,6 +97,7 @@ def _columns() -> dict[str, Column]:
         "op": op,
         # without a TSO: the commit's ms with a counter of 0
         "commit_ts": F.coalesce(commit_ts, commit_ts_without_tso()),
+        "at": F.coalesce(commit_ts, commit_ts_without_tso()),
         "exact_ts": commit_ts.isNotNull(),
         "watermark_ts": watermark_ts,
         "es": F.coalesce(F.col("es"), F.shiftright(F.coalesce(commit_ts, watermark_ts), TSO_SHIFT)),

@@ -7,6 +7,10 @@
 - `sequenceId` of DataWorks (ADR 4)
 
 `es` is the time of the change upstream, `ts` the time at which the encoder wrote the message, both in ms.
+
+`at` is the position on the clock of the stream, which orders the partitions of a pipeline. It is `commit_ts`, but for Canal
+`ts << 18` with the low 18 bits of the batch number: one thread builds the messages of a topic (canal-facts 3, 4, 47), and
+`es` may step back. For DataWorks it is `ts << 18`.
 """
 
 from __future__ import annotations
@@ -47,6 +51,7 @@ CHANGE_COLUMNS = (
     "table",
     "op",
     "commit_ts",
+    "at",
     "exact_ts",
     "es",
     "ts",
@@ -64,6 +69,7 @@ DDL_COLUMNS = (
     "table",
     "type",
     "commit_ts",
+    "at",
     "exact_ts",
     "es",
     "ts",

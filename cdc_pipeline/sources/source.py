@@ -95,6 +95,8 @@ class NewRecords:
     """Number of offsets, which is at least that of the records; for a source of files, of the files in the folder."""
     until: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Exclusive end offsets by topic and partition, for the run's configuration. Empty: the run reads to the current end."""
+    topics: tuple[str, ...] | None = None
+    """The topics with new records, by their names in the lake; None: unknown."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc_pipeline.cli.status import PipelineStatus, status_lines
-from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
-from cdc_pipeline.mirrors.changes.window import next_window
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress, next_window
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position

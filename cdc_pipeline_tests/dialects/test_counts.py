@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.counts import UNKNOWN_SPAN, BatchCounts, ObservedFrame
+from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.decode import decode
 from cdc_pipeline_tests.support.dialect_cases import changed, raw
 from cdc_pipeline_tests.support.messages import EPOCH_MS, canal, canal_ddl, dataworks, ddl, row, watermark
@@ -99,16 +99,24 @@ def test_counts(name: str, spark: SparkSession) -> None:
 
 
 def _span(decoded: DataFrame) -> tuple[int | None, int | None]:
-    times = [row["commit_ts"] for row in unified.row_changes(decoded).select("commit_ts").collect()]
+    times = [row["at"] for row in unified.row_changes(decoded).select("at").collect()]
     return (min(times), max(times)) if times else (None, None)
 
 
-def test_changes_of_dataworks_may_have_any_time(spark: SparkSession) -> None:
-    values = {"0": _INSERT, "1": dataworks("INSERT", "t", 1, after=_ROW)}
+def test_the_clock_of_each_encoder(spark: SparkSession) -> None:
+    """`at`: the TSO, `es`, or the time at which the message was built, with the number of Canal's batch."""
+    values = {
+        "0": _INSERT,
+        "1": row("INSERT", "t", 3, {"id": "1"}, extension=False),
+        "2": changed(dataworks("INSERT", "t", 1, after=_ROW)),
+        "3": changed(canal("INSERT", "t", 4, [{"id": "1"}], batch=7)),
+    }
     observed = ObservedFrame(decode(raw(spark, values)))
-    observed.frame.write.format("noop").mode("overwrite").save()
-    counts = observed.counts(2)
-    assert (counts.row_changes, counts.oldest_change, counts.newest_change) == (2, *UNKNOWN_SPAN)
+    rows = {row["offset"]: row for row in unified.row_changes(observed.frame).collect()}
+    at = [rows[offset]["at"] for offset in sorted(rows)]
+    assert at[:2] == [rows[offset]["commit_ts"] for offset in (0, 1)]
+    assert at[2:] == [rows[2]["ts"] << 18, (rows[3]["ts"] << 18) + 7]
+    assert [rows[offset]["at"] >> 18 for offset in (1, 3)] == [rows[1]["es"], rows[3]["ts"]]
 
 
 def test_watermark_time_is_the_physical_part(spark: SparkSession) -> None:

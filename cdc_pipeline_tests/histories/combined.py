@@ -68,11 +68,7 @@ class Combined:
         """The tables whose state after this file is known. None if no state is known."""
         resolved = self.resolved_after(slice_index)
         if self.watermarks:
-            late = resolved is not None and any(
-                history.ddl_comes_after(min(slice_index, len(history.slices) - 1), resolved)
-                for history in self.histories
-            )
-            return None if resolved is None or late else self.state_at(resolved)
+            return None if resolved is None else self.state_at(resolved - 1)
         found: State = {}
         for history in self.histories:
             found |= history.truth_after(min(slice_index, len(history.slices) - 1)) or {}

@@ -68,7 +68,7 @@ class _Read:
 
 
 def folded(mode: str, records: Iterable[Record], resolved: int | None) -> State:
-    """The existing tables after all changes up to `resolved`. None: all changes."""
+    """The existing tables after all changes below `resolved`. None: all changes."""
     read = _read(mode, records)
     statements = _statements(read.ddl, resolved)
     times = [statement.time for statement in statements]
@@ -78,10 +78,10 @@ def folded(mode: str, records: Iterable[Record], resolved: int | None) -> State:
     counted: dict[tuple[int, Name], Counter[_Items]] = defaultdict(Counter)
     for name, parts in read.changes.items():
         for change in (change for changes in parts.values() for change in changes):
-            if resolved is None or change.time <= resolved:
+            if resolved is None or change.time < resolved:
                 keyed[bisect_left(times, change.time), name].append(change)
         for (time, _, images), number in _counted_changes(parts.values()).items():
-            if resolved is not None and time > resolved:
+            if resolved is not None and time >= resolved:
                 continue
             for image, sign in zip(images, (-1, 1), strict=True):
                 if image is not None:
@@ -106,10 +106,10 @@ def folded(mode: str, records: Iterable[Record], resolved: int | None) -> State:
 
 
 def _statements(ddl: Iterable[DdlChange], resolved: int | None) -> list[DdlChange]:
-    """The statements up to `resolved` in order, without duplicates."""
+    """The statements below `resolved` in order, without duplicates."""
     first: dict[tuple[int, str, str, str], DdlChange] = {}
     for statement in sorted(ddl):
-        if resolved is None or statement.time <= resolved:
+        if resolved is None or statement.time < resolved:
             first.setdefault((statement.time, statement.sql, statement.database, statement.table), statement)
     return list(first.values())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -140,23 +139,9 @@ class History:
     def truth_after(self, slice_index: int) -> State | None:
         """The tables after this file. None if no state is known to be reached."""
         if has_watermarks(self.mode):
-            resolved = self._resolved[slice_index] or 0
-            return None if self.ddl_comes_after(slice_index, resolved) else self.upstream.state_at(resolved)
+            return self.upstream.state_at((self._resolved[slice_index] or 1) - 1)
         tso = END_TSO if slice_index == len(self.slices) - 1 else self.slices[slice_index].complete_tso
         return None if tso is None else self.upstream.state_at(tso)
-
-    def ddl_comes_after(self, slice_index: int, resolved: int) -> bool:
-        """Whether later files hold DDL at or below that TSO: DDL at the TSO of a watermark that precedes it."""
-        sent, later = (
-            {
-                (record.commit_ts, json.loads(record.payload)["sql"])
-                for part in parts
-                for record in part.records
-                if record.kind == "ddl"
-            }
-            for parts in (self.slices[: slice_index + 1], self.slices[slice_index + 1 :])
-        )
-        return any(tso <= resolved for tso, _ in later - sent)
 
     def final_truth(self) -> State:
         """The tables after all files."""

@@ -44,7 +44,7 @@ TSO_MODES = tuple(mode for mode in MODES if has_watermarks(mode))
 TIME_MODES = tuple(mode for mode in MODES if not has_watermarks(mode))
 
 
-DOUBT = "do not show which"
+DOUBT, LATE = "do not show which", "arrived after the mirror"
 """A phrase in the gaps of changes with unknown order, and of equal changes that may be copies."""
 
 
@@ -140,13 +140,25 @@ class IngestedHistories:
         }
 
     def doubtful(self) -> set[TableName]:
-        """The tables with a gap that contains `DOUBT`, for which the stream does not show the truth."""
+        """The tables with a gap for which the stream does not show the truth, or for what arrived late."""
         entries = published_entries(published_cut(Lake(self.spark, self.paths)), self.paths)
         found = {
-            self.histories.name_in_truth(entry.name) for entry in entries if any(DOUBT in gap for gap in entry.gaps)
+            self.histories.name_in_truth(entry.name)
+            for entry in entries
+            if any(words in gap for gap in entry.gaps for words in (DOUBT, LATE))
         }
         self.doubts |= found
         return found
+
+    def late(self) -> set[str]:
+        """The mirrors with something that arrived late, as a rebuild names them."""
+        entries = published_entries(published_cut(Lake(self.spark, self.paths)), self.paths)
+        return {f"mirror/{entry.name}" for entry in entries if any(LATE in gap for gap in entry.gaps)}
+
+    def differences_at_end(self) -> list[str]:
+        """The differences from upstream after all files."""
+        truth = self.histories.truth_after(len(self.histories.slices) - 1)
+        return [] if truth is None else self.compared(truth, self._mirrors(truth))
 
     def compared(self, truth: State, found: Mapping[TableName, DataFrame]) -> list[str]:
         """The differences as messages: missing and surplus tables, columns and rows."""

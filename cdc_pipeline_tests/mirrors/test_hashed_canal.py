@@ -1,6 +1,7 @@
 """Canal over several partitions, rows by their key, DDL in partition 0: each case is one table's stream.
 
-A case is ingested in two slices, a cut after each: a partition may be ahead of the one that DDL travels in, or behind it.
+A case is ingested in two slices, a cut after each. What belongs before the end of the first cut is late in the second: the
+table has a gap, and a rebuild applies it in order.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import pytest
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, canal
@@ -47,6 +50,7 @@ class Case:
     gap: str = "do not show which"
     create: str = "CREATE TABLE x (id INT PRIMARY KEY, v VARCHAR(20))"
     others: dict[str, list[dict[str, Any]] | None] = field(default_factory=dict)
+    late: bool = False
 
 
 def _sent(payload: str, ms: int, batch: int, es: int | None) -> str:
@@ -144,6 +148,7 @@ CASES = {
         + [change(4000, {"id": "4", "v": "c"}, {"id": "1"}, 1, batch=8)]
         + [change(4000, {"id": "1", "v": "e"}, {"id": "5"}, 2, batch=8)],
         _rows((1, "e"), (2, "a"), (4, "c")),
+        late=True,
     ),
     # the partition of the new key is behind, and an earlier cut has applied the write of that moment
     **{
@@ -151,6 +156,7 @@ CASES = {
             [put(1000, {"id": "2", "v": "a"}, 2)] + [change(5000, {"id": "2", "v": "b"}, {"v": "a"}, 2, batch=6)],
             [change(5000, {"id": "3", "v": "b"}, {"id": "2"}, behind, batch=6)],
             _rows((3, "b")),
+            late=True,
         )
         for behind in (0, 1)
     },
@@ -206,6 +212,7 @@ CASES = {
         [put(1000, {"id": "9", "v": "z"}, 2), put(2000, {"id": "2", "v": "a"}, 2, batch=6)],
         [put(2000, {"id": "2", "v": "b"}, 2, batch=6), change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6)],
         _rows((2, "b"), (3, "a"), (9, "z")),
+        late=True,
     ),
     "a_row_of_the_moment_of_its_create_comes_in_the_cut_after": Case(
         [run(2000, "CREATE TABLE x (id INT PRIMARY KEY, v VARCHAR(20))", kind="CREATE", es=1)]
@@ -213,6 +220,7 @@ CASES = {
         [put(2000, {"id": "2", "v": "b"}, 2, es=2)],
         _rows((1, "a"), (2, "b")),
         create="",
+        late=True,
     ),
     "nothing_tells_the_side_of_a_truncate_that_began_later": Case(
         [put(5000, {"id": "1", "v": "a"}, es=4), run(5000, "TRUNCATE TABLE x", kind="TRUNCATE", es=2)],
@@ -224,7 +232,7 @@ CASES = {
         [put(1000, {"id": "2", "v": "a"}, 2), change(2000, {"id": "3", "v": "a"}, {"id": "2"}, 1, batch=6)],
         [put(2000, {"id": "2", "v": "again"}, 2, batch=6)],
         _rows((2, "again"), (3, "a")),
-        doubt=True,
+        late=True,
     ),
     "what_waited_for_a_lock_is_newer": Case(
         [put(1000, {"id": "1", "v": "a"}), change(5000, {"id": "1", "v": "b"}, {"v": "a"}, batch=6, es=5)],
@@ -240,28 +248,33 @@ CASES = {
         ],
         [run(2000, "ALTER TABLE x ADD COLUMN n INT NOT NULL DEFAULT 7", batch=6)],
         _rows((1, "a", 7), (2, "b", None), (3, "c", 5), columns="id v n"),
+        late=True,
     ),
     "a_column_goes_after_rows_without_it": Case(
         [put(1000, {"id": "1", "v": "a"}), put(3000, {"id": "3"}, batch=7)],
         [run(2000, "ALTER TABLE x DROP COLUMN v", batch=6)],
         _rows((1,), (3,), columns="id"),
+        late=True,
     ),
     "a_column_is_renamed_after_rows_with_its_new_name": Case(
         [put(1000, {"id": "1", "v": "a"}), put(3000, {"id": "3", "w": "c"}, batch=7)],
         [run(2000, "ALTER TABLE x CHANGE v w VARCHAR(30)", batch=6)],
         _rows((1, "a"), (3, "c"), columns="id w"),
+        late=True,
     ),
     "a_table_is_renamed_after_rows_with_its_new_name": Case(
         [put(1000, {"id": "1", "v": "a"}), put(3000, {"id": "3", "v": "c"}, batch=7, table="x_new")],
         [run(2000, "RENAME TABLE x TO x_new", kind="RENAME", batch=6, table="x_new")],
         None,
         others={"x_new": _rows((1, "a"), (3, "c"))},
+        late=True,
     ),
     "a_table_without_a_key_is_altered_after_its_rows": Case(
         [put(1000, {"id": "1", "v": "a"}, key=()), put(3000, {"id": "3"}, key=(), batch=7)],
         [run(2000, "ALTER TABLE x DROP COLUMN v", batch=6)],
         _rows((1,), (3,), columns="id"),
         create="CREATE TABLE x (id INT, v VARCHAR(20))",
+        late=True,
     ),
     # ---- rows come in the cut after, that lie before the statement
     "a_row_from_before_its_column_was_added": Case(
@@ -271,16 +284,19 @@ CASES = {
         ],
         [put(1500, {"id": "1", "v": "a"}, batch=4), change(1600, {"id": "1", "v": "b"}, {"v": "a"}, batch=4)],
         _rows((1, "b", 7), (3, "c", 5), columns="id v n"),
+        late=True,
     ),
     "a_row_from_before_its_column_was_dropped": Case(
         [run(2000, "ALTER TABLE x DROP COLUMN v", batch=6)],
         [put(1500, {"id": "1", "v": "a"}, batch=4)],
         _rows((1,), columns="id"),
+        late=True,
     ),
     "a_row_from_before_its_column_was_renamed": Case(
         [run(2000, "ALTER TABLE x RENAME COLUMN v TO w", batch=6)],
         [put(1500, {"id": "1", "v": "a"}, batch=4)],
         _rows((1, "a"), columns="id w"),
+        late=True,
     ),
     "a_row_from_before_its_columns_were_rounded": Case(
         [
@@ -294,6 +310,7 @@ CASES = {
             columns="v t d moment",
         ),
         create="CREATE TABLE x (v VARCHAR(20), t TIME(3), d DECIMAL(40,3), at DATETIME(2))",
+        late=True,
     ),
     "a_row_from_before_its_key_was_renamed": Case(
         [put(1000, {"id": "1", "v": "a"}), run(2000, "ALTER TABLE x RENAME COLUMN id TO k", batch=6)],
@@ -303,17 +320,20 @@ CASES = {
         ]
         + [put(3001, {"k": "2", "v": "c"}, batch=7, key=("k",))],
         _rows((2, "c"), columns="k v"),
+        late=True,
     ),
     "a_row_from_before_its_table_was_renamed": Case(
         [put(1000, {"id": "1", "v": "a"}), run(2000, "RENAME TABLE x TO x_new", kind="RENAME", batch=6, table="x_new")],
         [change(1500, {"id": "1", "v": "b"}, {"v": "a"}, batch=4), put(1501, {"id": "2", "v": "c"}, batch=4)],
         None,
         others={"x_new": _rows((1, "b"), (2, "c"))},
+        late=True,
     ),
     "a_row_from_before_its_table_was_emptied": Case(
         [put(1000, {"id": "1", "v": "a"}), run(2000, "TRUNCATE TABLE x", kind="TRUNCATE", batch=6)],
         [put(1500, {"id": "2", "v": "b"}, batch=4), put(3000, {"id": "3", "v": "c"}, batch=7)],
         _rows((3, "c")),
+        late=True,
     ),
 }
 
@@ -321,12 +341,17 @@ CASES = {
 @dataclass
 class Ingested:
     paths: LakePaths
+    late: set[str]
+    """The tables with something late after the second slice."""
+    changed: set[str]
+    """The tables that the rebuild has changed."""
     entries: dict[TableName, MirrorEntry]
+    """The mirrors after the rebuild."""
 
 
 @pytest.fixture(scope="module")
 def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ingested:
-    """All cases in one lake."""
+    """All cases in one lake, then rebuilt."""
     return _ingest(spark, tmp_path_factory.mktemp("hashed"), CASES)
 
 
@@ -342,7 +367,14 @@ def _ingest(spark: SparkSession, folder: Path, cases: Mapping[str, Case]) -> Ing
                 topics[name].send(renamed, partition)
             topics[name].write(folder / "captures", f"{number}-{name}.jsonl")
         ingest(spark, paths, folder / "captures")
-    return Ingested(paths, {entry.name: entry for entry in published_entries(published_cut(Lake(spark, paths)), paths)})
+    lake = Lake(spark, paths)
+    entries = published_entries(published_cut(lake), paths)
+    late = {entry.name.table for entry in entries if any("arrived after the mirror" in gap for gap in entry.gaps)}
+    report = Rebuilder(CutMaker(lake, "rebuild", "UTC", 2, lambda _: None)).rebuild()
+    changed = {table.name.split(".")[-1] for table in report.tables if not table.equal}
+    return Ingested(
+        paths, late, changed, {entry.name: entry for entry in published_entries(published_cut(lake), paths)}
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -351,7 +383,7 @@ def test_the_table_is_upstreams(ingested: Ingested, spark: SparkSession, name: s
 
 
 def test_an_earlier_change_that_the_cut_does_not_read_counts(spark: SparkSession, tmp_path: Path) -> None:
-    """Alone in its lake: the second cut reads the delete at 20 s again because of its `es`, but not the insert after it."""
+    """Alone in its lake."""
     case = Case(
         [put(1000, {"id": "1", "v": "a"}), change(20_000, {"id": "2", "v": "a"}, {"id": "1"}, 0)]
         + [put(21_000, {"id": "1", "v": "b"}, es=5)],
@@ -376,6 +408,12 @@ def _assert_upstreams(ingested: Ingested, spark: SparkSession, name: str, case: 
         columns = [column for column in mirror.columns if not column.startswith("_")]
         found = [row.asDict() for row in mirror.select(*columns).collect()]
         assert sorted(found, key=str) == sorted(rows, key=str)
+
+
+def test_only_tables_with_something_late_are_rebuilt(ingested: Ingested) -> None:
+    late = {name for name, case in CASES.items() if case.late}
+    assert ingested.late == late
+    assert {table.removesuffix("_new") for table in ingested.changed} <= late
 
 
 def test_nothing_is_lost_or_counted_twice(ingested: Ingested, spark: SparkSession) -> None:

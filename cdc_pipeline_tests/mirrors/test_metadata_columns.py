@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
-from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -19,6 +15,8 @@ from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, canal, ddl, row, watermark
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 NONE, OFFSETS = ColumnRules(()), ColumnRules(("_offset",))
@@ -92,13 +90,11 @@ def test_mirrors_keep_what_they_were_made_with_until_a_rebuild(spark: SparkSessi
     assert _mirrors(spark, paths) == {name: (list(METADATA_COLUMNS[:3]), rows) for name, rows in ROWS.items()}
 
 
-def test_without_watermarks_the_commit_time_is_needed(spark: SparkSession, tmp_path: Path) -> None:
-    paths = LakePaths(str(tmp_path / "lake"), "shop")
-    Topic().send(canal("INSERT", "t", 1, [{"id": "1"}], key=["id"])).write(tmp_path / "captures", "0.jsonl")
-    with pytest.raises(LakeError, match=r"_commit_ts is missing and the stream has no watermarks.* of db\.t\. Add"):
+def test_without_watermarks_the_commit_time_is_not_needed(spark: SparkSession, tmp_path: Path) -> None:
+    paths, topic = LakePaths(str(tmp_path / "lake"), "shop"), Topic()
+    for number, values in enumerate(("a", "b")):
+        topic.send(canal("INSERT", "t", 1 + number, [{"id": "1", "v": values}], key=["id"]))
+        topic.write(tmp_path / "captures", f"{number}.jsonl")
         ingest(spark, paths, tmp_path / "captures", columns=OFFSETS)
-    assert not Path(paths.mirror(TableName("db", "t"))).exists()
-    assert not Path(paths.table("cut_plans")).exists()
-    # the same lake goes on once it is kept
-    assert ingest(spark, paths, tmp_path / "captures", columns=ColumnRules(("_commit_ts",))).totals.applied == 1
-    assert spark.read.format("delta").load(paths.mirror(TableName("db", "t"))).columns == ["id", "_commit_ts"]
+    rows = spark.read.format("delta").load(paths.mirror(TableName("db", "t"))).collect()
+    assert [row["v"] for row in rows] == ["b"]

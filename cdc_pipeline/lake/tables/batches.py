@@ -22,14 +22,15 @@ BATCHES_SCHEMA = (
     "lost ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, next: BIGINT>>, "
     # topic → time of its newest heartbeat (ms)
     "heartbeats MAP<STRING, BIGINT>, "
-    # lowest and highest `commit_ts` of the row changes, NULL without row changes; 0 and 2^63 - 1 with changes of DataWorks
-    "oldest_change BIGINT, newest_change BIGINT"
+    # lowest and highest `at` of the row changes, NULL without any
+    "oldest_at BIGINT, newest_at BIGINT"
 )
 
 
 @dataclass(frozen=True)
 class ChangeSpan:
-    """Bounds of `commit_ts` in some batches. They may show without a Spark job that no row change is late or pending."""
+    """The lowest and highest `at` of the row changes of some batches. They may show without a Spark job that none is late or
+    pending."""
 
     oldest: int
     newest: int
@@ -37,14 +38,14 @@ class ChangeSpan:
 
 def read_change_span(lake: Lake, after_batch: int, last_batch: int) -> ChangeSpan | None:
     """The span of the batches above `after_batch`, up to `last_batch`; None if they have no row changes."""
-    columns = ["oldest_change", "newest_change"]
+    columns = ["oldest_at", "newest_at"]
     batches = read_rows(
         lake, "batches", ("batch_id", ">", after_batch), ("batch_id", "<=", last_batch), columns=columns
     )
-    spans = [batch for batch in batches if batch["oldest_change"] is not None]
+    spans = [batch for batch in batches if batch["oldest_at"] is not None]
     if not spans:
         return None
-    return ChangeSpan(min(span["oldest_change"] for span in spans), max(span["newest_change"] for span in spans))
+    return ChangeSpan(min(span["oldest_at"] for span in spans), max(span["newest_at"] for span in spans))
 
 
 def recorded_notes(lake: Lake) -> dict[int, dict[str, Any]]:

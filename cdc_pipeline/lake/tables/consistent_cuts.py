@@ -35,7 +35,9 @@ _SCHEMA = (
     "time_zone STRING, keys MAP<STRING, ARRAY<STRING>>, ddl_policy STRING, selection STRING, column_rules STRING, "
     f"mirrors ARRAY<{_MIRROR}>, changed ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, breached ARRAY<{_BREACH}>, "
     f"held ARRAY<{_HELD}>, rebuilt_tables ARRAY<STRUCT<`database`: STRING, `table`: STRING>>, sources ARRAY<{_SOURCE}>, "
-    "heartbeats MAP<STRING, BIGINT>"
+    "heartbeats MAP<STRING, BIGINT>, "
+    # without watermarks: topic → the `at` below which the cut has all row changes and statements
+    "ends MAP<STRING, BIGINT>"
 )
 
 

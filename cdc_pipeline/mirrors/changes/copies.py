@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.changes.window import Window
 
-_CHANGE = ("database", "table", "commit_ts", "op", "images")
-"""Equal in all copies of a change. `images` is the `image_hash` of both images."""
+_CHANGE = ("database", "table", "op", "time", "images")
+"""Equal in all copies of a change. `time`: `es`, or the number of DataWorks. `images`: the `image_hash` of both images."""
 _UNSURE = Gap(
     GapKind.UNKNOWN_DUPLICATES,
     "equal rows arrived more than once, as redeliveries or as separate rows; the messages do not show which: compare the "
@@ -73,13 +73,16 @@ def find_copies(
     """
     is_keyless = is_in_tables(tables) if tables else F.coalesce(F.size("key_names"), F.lit(0)) <= 0
     suspects = changes if window.resolved_tso is None else changes.where(is_keyless)
+    if window.resolved_tso is None and (earlier := _applied_since(changes, log, window)) is not None:
+        suspects = suspects.select(*log.columns).unionByName(earlier)
     suspects = suspects.select(
         *ROW_POSITION,
         "batch_id",
         "dialect",
         "exact_ts",
         "message_id",
-        *_CHANGE[:-1],
+        *_CHANGE[:-2],
+        F.when(has_trait(Trait.NUMBERS_CHANGES), F.col("commit_ts")).otherwise(F.col("es")).alias("time"),
         image_hash("before", "after").alias("images"),
         is_keyless.alias("keyless"),
     )
@@ -91,27 +94,40 @@ def find_copies(
     span = equal.agg(F.min("batch_id").alias("oldest"), F.max("exact_ts").alias("exact")).first()
     assert span is not None
     decoded = F.col("batch_id").between(span["oldest"], window.last_batch)
-    topics = F.broadcast(equal.select("topic").distinct())
-    near = [frame.where(decoded).join(topics, ["topic"], "left_semi") for frame in (log, table("ddl_history"))]
-    records = with_deliveries(sent_records(*near))
+    # batches of Canal are compared over the whole topic, the rows of other encoders by table
+    canal, streams = has_trait(Trait.NUMBERS_BATCHES), [*PARTITION, "database", "table"]
+    topics, tables_of = (F.broadcast(equal.select(*names).distinct()) for names in (["topic"], streams))
+    near = [frame.where(decoded & canal).join(topics, ["topic"], "left_semi") for frame in (log, table("ddl_history"))]
+    others = log.where(decoded & ~canal).join(tables_of, streams, "left_semi")
+    records = sent_records(near[0].unionByName(others), near[1]).withColumn("is_late", F.lit(False))
+    if span["exact"]:
+        records = _with_lateness(records, table("watermarks").where(F.col("batch_id") <= window.last_batch))
+    records = with_deliveries(records)
     retried = F.broadcast(retried_batches(records).withColumn("retried", F.lit(True)))
-    found = records.select(*ROW_POSITION, "delivery", "pauses", "is_behind")
-    rows = equal.join(found, list(ROW_POSITION)).join(retried, ["topic", "message_id"], "left")
-    rows = _with_lateness(rows, table("watermarks")) if span["exact"] else rows.withColumn("is_late", F.lit(False))
-    rows = rows.localCheckpoint()
+    found = records.select(*ROW_POSITION, "is_late", "delivery", "pauses", "waits", "is_behind")
+    rows = equal.join(found, list(ROW_POSITION)).join(retried, ["topic", "message_id"], "left").localCheckpoint()
     return Copies(_copies(rows), _gaps(rows))
 
 
-def _with_lateness(rows: DataFrame, watermarks: DataFrame) -> DataFrame:
-    """Adds `is_late`: a watermark at or above the row's `commit_ts` came before it in its partition."""
-    oldest = rows.groupBy(*PARTITION).agg(F.min("commit_ts").alias("oldest"))
-    marks = watermarks.join(F.broadcast(oldest), list(PARTITION)).where("watermark_ts >= oldest")
-    marks = marks.groupBy(*PARTITION).agg(F.collect_list(F.struct("offset", "watermark_ts")).alias("marks"))
-    late = F.exists(
-        "marks", lambda mark: (mark["offset"] < F.col("offset")) & (mark["watermark_ts"] >= F.col("commit_ts"))
-    )
-    joined = rows.join(F.broadcast(marks), list(PARTITION), "left")
-    return joined.withColumn("is_late", F.coalesce(late, F.lit(False))).drop("marks")
+def _applied_since(changes: DataFrame, log: DataFrame, window: Window) -> DataFrame | None:
+    """The rows of earlier cuts that Canal or DataWorks may have sent again with a new clock: none is older upstream than
+    the oldest of `changes`. What TiCDC resends has its former time and is late."""
+    if window.is_first:
+        return None
+    found = changes.where("at <> commit_ts").agg(F.min("commit_ts").alias("oldest")).first()
+    if found is None or found["oldest"] is None:
+        return None
+    return window.rows_before(log).where((F.col("at") != F.col("commit_ts")) & (F.col("commit_ts") >= found["oldest"]))
+
+
+def _with_lateness(records: DataFrame, watermarks: DataFrame) -> DataFrame:
+    """Sets `is_late`: a watermark at or above the record's `commit_ts` came before it in its partition."""
+    so_far = Over.partitionBy(*PARTITION).orderBy("offset").rowsBetween(Over.unboundedPreceding, Over.currentRow)
+    partitions = F.broadcast(records.select(*PARTITION).distinct())
+    marks = watermarks.join(partitions, list(PARTITION), "left_semi").select(*PARTITION, "offset", "watermark_ts")
+    both = records.withColumn("is_record", F.lit(True)).unionByName(marks, allowMissingColumns=True)
+    is_late = F.coalesce(F.max("watermark_ts").over(so_far) >= F.col("commit_ts"), F.lit(False))
+    return both.withColumn("is_late", is_late).where("is_record").drop("watermark_ts", "is_record")
 
 
 def _copies(rows: DataFrame) -> DataFrame:
@@ -125,7 +141,7 @@ def _copies(rows: DataFrame) -> DataFrame:
 
 def _gaps(rows: DataFrame) -> dict[TableName, Gap]:
     one_delivery = [*_CHANGE, *PARTITION, "delivery"]
-    unsure = (F.min("pauses") < F.max("pauses")) | (F.min("is_behind") < F.max("is_behind"))
+    unsure = (F.min("waits") < F.max("waits")) | (F.min("is_behind") < F.max("is_behind"))
     unsure |= F.coalesce(F.max("retried"), F.lit(False)) & (F.count("*") > 1)
     found = rows.where("keyless AND NOT is_late").groupBy(*one_delivery).agg(unsure.alias("unsure")).where("unsure")
     return {

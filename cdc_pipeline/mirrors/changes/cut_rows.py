@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 from cdc_pipeline.mirrors.changes.copies import find_copies
 from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
 from cdc_pipeline.mirrors.changes.held_rows import with_resumed_rows
-from cdc_pipeline.mirrors.changes.late_changes import rows_at_watermark
-from cdc_pipeline.mirrors.changes.late_ddl import Replay, with_replayed_rows
-from cdc_pipeline.mirrors.changes.rebased_rows import rebase_gaps, rebased_changes
-from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, Evidence, find_evidence, with_segments, without_emptied
+from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, Evidence, find_evidence, with_segments
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mirrors.model.source_tables import SourceTableName
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -38,29 +34,16 @@ class RowSelection:
 
     events: tuple[DdlEvent, ...] = ()
     """The statements that divide each table's rows into segments, in stream order."""
-    replayed: tuple[tuple[TableName | SourceTableName, Replay], ...] = ()
-    """The tables whose rows of earlier cuts are replayed (`late_ddl`)."""
     resumed: tuple[HeldTable, ...] = ()
     """The held tables that resume."""
-    past_events: tuple[DdlEvent, ...] = ()
-    """The statements of earlier cuts that some rows may precede (`rebased_rows`)."""
     evidence: Evidence = NO_EVIDENCE
     """The segments of rows whose position leaves them open, for `events`."""
-    past_evidence: Evidence = NO_EVIDENCE
-    """The same for `past_events`."""
-    at_watermark: bool = False
-    """Whether late rows with exactly the applied TSO are applied."""
-    altered: tuple[TableName, ...] = ()
-    """Tables that a statement with that TSO altered: their late rows are not applied."""
     keyless: tuple[TableName, ...] = ()
     """Tables whose mirrors may have no key though their messages name one."""
 
 
 class SegmentLookup(Protocol):
     """What planning looks up to place rows. A resumed run needs none of it: `RowSelection` has the results."""
-
-    def past_events(self, delivered: DataFrame) -> Sequence[DdlEvent]:
-        """Returns the statements of earlier cuts that some of the rows may precede."""
 
     def is_known(self, name: TableName) -> bool:
         """Whether the table existed before the cut."""
@@ -72,15 +55,15 @@ class SegmentLookup(Protocol):
 class CutRows:
     """The row changes of a cut. Caches DataFrames until `close`.
 
-    - `delivered`: the row changes that the cut reads, with `is_new` and `applied_before` (`Window.changes`)
-    - `redelivered`: the positions (`ROW_POSITION`) of the redelivered ones; None if there are none
+    - `delivered`: the row changes in the window
+    - `copies`: the positions (`ROW_POSITION`) of those that were sent before; None if there are none
     - `changes`: the others, with `segment`
     - `selection`: the given selection, with the evidence that planning found
     - `doubts`: the rows whose order against a statement is unknown; set by planning only
-    - `gaps`: of tables with rows that are too late or may be redelivered; set by planning only
+    - `gaps`: of tables with rows that may be copies; set by planning only
 
     `log` is `change_log` with the names of mirrors, `inside` its rows in the window. `table` loads another table of the
-    pipeline. `had_pending`: the cut before left changes pending. `lookup`: given while planning.
+    pipeline. `lookup`: given while planning.
     """
 
     def __init__(
@@ -91,7 +74,6 @@ class CutRows:
         inside: DataFrame,
         table: Callable[[str], DataFrame],
         *,
-        had_pending: bool,
         lookup: SegmentLookup | None = None,
     ) -> None:
         self._window, self._log, self._table = window, log, table
@@ -101,11 +83,9 @@ class CutRows:
         self.gaps: dict[TableName, tuple[Gap, ...]] = {}
         resumed = {table.name: table for table in selection.resumed}
         cuts = table("consistent_cuts") if resumed else None
-        late = rows_at_watermark(window, log, selection.altered) if selection.at_watermark else None
-        delivered = window.changes(log, inside, had_pending=had_pending, replayed=dict(selection.replayed), late=late)
-        self.delivered = with_resumed_rows(delivered, log, cuts, resumed, selection.events, window).persist()
+        self.delivered = with_resumed_rows(inside, log, cuts, resumed, selection.events, window).persist()
         self._cached: list[DataFrame] = []
-        self.redelivered: DataFrame | None = None
+        self.copies: DataFrame | None = None
         try:
             self.changes = self._with_segments(self._without_copies(self.delivered), lookup)
             if selection.keyless:
@@ -117,41 +97,26 @@ class CutRows:
     def drop_copies(self, tables: Collection[TableName]) -> bool:
         """Removes the copies in these tables too, whose mirrors may have no key. Returns whether there are any."""
         self.selection = replace(self.selection, keyless=tuple(sorted(tables)))
-        known, self.changes = self.redelivered, self._without_copies(self.changes, tables)
-        return self.redelivered is not known
+        known, self.changes = self.copies, self._without_copies(self.changes, tables)
+        return self.copies is not known
 
     def _without_copies(self, changes: DataFrame, tables: Collection[TableName] = ()) -> DataFrame:
         found = find_copies(changes, self._log, self._table, self._window, tables)
         if found.positions is None:
             return changes
-        self._add_gaps((name, (gap,)) for name, gap in found.gaps.items())
+        for name, gap in found.gaps.items() if self._planning else ():
+            self.gaps[name] = (*self.gaps.get(name, ()), gap)
         copies = found.positions.persist()
         self._cached.append(copies)
-        self.redelivered = copies if self.redelivered is None else self.redelivered.unionByName(copies)
+        self.copies = copies if self.copies is None else self.copies.unionByName(copies)
         return changes.join(copies, list(ROW_POSITION), "left_anti")
-
-    def _add_gaps(self, found: Iterable[tuple[TableName, tuple[Gap, ...]]]) -> None:
-        for name, gaps in found if self._planning else ():
-            self.gaps[name] = (*self.gaps.get(name, ()), *gaps)
 
     def _with_segments(self, changes: DataFrame, lookup: SegmentLookup | None) -> DataFrame:
         selection = self.selection
         if lookup is not None:
-            selection = replace(selection, past_events=tuple(lookup.past_events(self.delivered)))
-        remaining = without_emptied(changes, selection.past_events)
-        if lookup is not None:
-            # only the statements themselves show whether a table existed before them
-            evidence, doubts = find_evidence(remaining, selection.past_events, lambda name: False, lookup.types_of)
-            selection = replace(selection, past_evidence=evidence)
-            self._add_gaps(rebase_gaps(remaining, selection.past_events, evidence, doubts, lookup.types_of).items())
-        rebased = rebased_changes(remaining, selection.past_events, selection.past_evidence)
-        if lookup is not None:
-            evidence, self.doubts = find_evidence(rebased, selection.events, lookup.is_known, lookup.types_of)
-            selection = replace(selection, evidence=evidence)
-        self.selection = selection
-        return with_replayed_rows(
-            with_segments(rebased, selection.events, selection.evidence), dict(selection.replayed)
-        )
+            evidence, self.doubts = find_evidence(changes, selection.events, lookup.is_known, lookup.types_of)
+            self.selection = selection = replace(selection, evidence=evidence)
+        return with_segments(changes, selection.events, selection.evidence)
 
     def close(self) -> None:
         """Frees the cached DataFrames."""

@@ -2,9 +2,10 @@
 
 A new delivery starts
 
-- where the stream steps back: a table of TiCDC by `commit_ts`, a partition of Canal by (`ts`, `message_id`), where it
-  resends with the `ts` of the first sending (alibaba/canal#4839), and without batch numbers by `es`;
-- where Canal's batch numbers start again along `ts` (canal-facts 3, 51), over all partitions of a topic;
+- where the stream steps back: a table of TiCDC by `commit_ts`, a partition of Canal by `at`, if it resends with the `ts` of
+  the first sending (alibaba/canal#4839). It ends where the records are newer than all before it;
+- where Canal's batch numbers start again along `ts` (canal-facts 3, 51), over all partitions of a topic. Without batch
+  numbers `es` steps back there;
 - after a pause of a second inside one commit of TiCDC (ticdc-facts §10), or inside one batch number of Canal, which may have
   restarted in its first batch. Nothing else shows whether such a pause is a restart, so it counts in `pauses`.
 """
@@ -17,7 +18,6 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
-from cdc_pipeline.mirrors.changes.row_filters import stream_clock
 from cdc_pipeline.mirrors.model.source_tables import source_columns
 from cdc_pipeline.positions import POSITION
 
@@ -28,10 +28,12 @@ ROW_POSITION = (*POSITION, "row")
 """Identifies one row of `change_log`."""
 PARTITION = ("topic", "partition")
 RESTART_MS = 1000
-"""A restart takes at least this long. Messages of one transaction or batch are built within milliseconds."""
+"""A restart takes at least this long."""
+WAIT_MS = 100
+"""Messages of one transaction are built within milliseconds. After this time a part of it may be sent again."""
 RETRY_MS = 90
 """Canal waits 100 ms before it resends a batch (canal-facts 50)."""
-_SENT = (*POSITION, "commit_ts", "ts", "message_id", "dialect", "database", "table")
+_SENT = (*POSITION, "commit_ts", "at", "ts", "message_id", "dialect", "database", "table")
 
 
 def image_hash(*images: str) -> Column:
@@ -60,52 +62,49 @@ def sent_records(log: DataFrame, statements: DataFrame) -> DataFrame:
 
 
 def with_deliveries(records: DataFrame) -> DataFrame:
-    """Adds, to columns of `sent_records`:
+    """Adds, to columns of `sent_records` and `is_late`:
 
     - `delivery` array: equal for records of one delivery of a table in its partition, pauses aside
-    - `pauses` bigint: how many pauses precede the record, itself included
+    - `pauses` bigint: how many pauses precede the record, itself included; `waits` bigint: the same for shorter ones
     - `is_behind` boolean: the partition of Canal has a greater `es` before the record
     - `begins_batch` boolean: the first record of a batch of Canal in its partition
+
+    `is_late`: a watermark at or above the record came before it. Such records say nothing about others.
     """
-    canal, unnumbered = has_trait(Trait.NUMBERS_BATCHES), F.col("message_id").isNull()
-    stream = F.when(~canal, F.struct("database", "table", *source_columns(records)))
+    names, canal, is_numbered = records.columns, has_trait(Trait.NUMBERS_BATCHES), F.col("message_id").isNotNull()
+    stream = F.when(~canal, F.struct("database", "table", *source_columns(records), "is_late"))
     by_offset = Over.partitionBy(*PARTITION, "stream").orderBy("offset", "row")
-    by_clock = Over.partitionBy("topic").orderBy("ts", "message_id", *ROW_POSITION[1:])
+    by_clock = Over.partitionBy("topic").orderBy("at", *ROW_POSITION[1:])
     before, before_by_clock = (over.rowsBetween(Over.unboundedPreceding, -1) for over in (by_offset, by_clock))
-    names, records = records.columns, records.withColumns({"stream": stream, "at": stream_clock()})
+    records = records.withColumn("stream", stream)
     previous = {name: F.lag(name).over(by_offset) for name in ("at", "commit_ts", "ts", "message_id")}
-    resumes = has_trait(Trait.RESTARTS_FROM_CHECKPOINT) & (F.col("commit_ts") == previous["commit_ts"])
-    # resent with its former clock, a record says nothing about the numbers of that time
-    newest = F.max("at").over(before)
-    is_numbered = canal & ~unnumbered & (F.col("at") >= F.coalesce(newest, F.col("at")))
+    same_commit = has_trait(Trait.RESTARTS_FROM_CHECKPOINT) & (F.col("commit_ts") == previous["commit_ts"])
+    waited = F.col("ts") - previous["ts"]
     records = records.withColumns(
         {
             "steps_back": F.col("at") < previous["at"],
-            "es_steps_back": canal & unnumbered & (F.col("commit_ts") < previous["commit_ts"]),
-            "newest": newest,
-            "resumes": resumes & (F.col("ts") - previous["ts"] >= RESTART_MS),
-            "number": F.when(is_numbered, F.struct("message_id", "ts")),
+            "newest": F.max("at").over(before),
+            "es_steps_back": canal & ~is_numbered & (F.col("commit_ts") < previous["commit_ts"]),
+            "pause": same_commit & (waited >= RESTART_MS),
+            "wait": same_commit & (waited >= WAIT_MS),
             "is_behind": F.coalesce(canal & (F.col("commit_ts") < F.max("commit_ts").over(before)), F.lit(False)),
-            "begins_batch": canal & ~unnumbered & ~F.col("message_id").eqNullSafe(previous["message_id"]),
+            "begins_batch": canal & is_numbered & ~F.col("message_id").eqNullSafe(previous["message_id"]),
         }
     )
-    last = F.last("number", ignorenulls=True).over(before_by_clock)
-    number = F.col("number")
-    again = (number["message_id"] == last["message_id"]) & (number["ts"] - last["ts"] >= RESTART_MS)
-    # a resent stretch ends where the records are newer than all before it
     resent_to = F.last(F.when(F.col("steps_back"), F.col("newest")), ignorenulls=True).over(by_offset)
-    steps = F.when(F.col("at") <= resent_to, _count("steps_back").over(by_offset)).otherwise(0)
-    records = records.withColumns(
-        {"restarts": number["message_id"] < last["message_id"], "again": again, "steps": steps}
-    )
-    delivery = ("steps", _count("es_steps_back").over(by_offset), _count("restarts").over(by_clock))
-    records = records.withColumns(
-        {
-            "delivery": F.array(*delivery),
-            "pauses": _count("resumes").over(by_offset) + _count("again").over(by_clock),
-        }
-    )
-    return records.select(*names, "delivery", "pauses", "is_behind", "begins_batch")
+    records = records.withColumn("is_resent", F.coalesce(F.col("at") <= resent_to, F.lit(False)))
+    number = F.when(canal & is_numbered & ~F.col("is_resent"), F.struct("message_id", "ts"))
+    records = records.withColumns({"number": number, "follows_resent": F.lag("is_resent").over(by_offset)})
+    number, last = F.col("number"), F.last("number", ignorenulls=True).over(before_by_clock)
+    again = (number["message_id"] == last["message_id"]) & (number["ts"] - last["ts"] >= RESTART_MS)
+    # after a stretch with its former clock Canal goes on with new numbers
+    restarts = (number["message_id"] < last["message_id"]) & ~F.coalesce("follows_resent", F.lit(False))
+    records = records.withColumns({"restarts": restarts, "again": again})
+    steps = F.when(F.col("is_resent"), _count("steps_back").over(by_offset)).otherwise(0)
+    delivery = (steps, _count("es_steps_back").over(by_offset), _count("restarts").over(by_clock))
+    sums = {f"{name}s": _count(name).over(by_offset) + _count("again").over(by_clock) for name in ("pause", "wait")}
+    records = records.withColumns({"delivery": F.array(*delivery), **sums})
+    return records.select(*names, "delivery", *sums, "is_behind", "begins_batch")
 
 
 def _count(flag: str) -> Column:

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, HELD
-from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
 from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase
@@ -112,19 +111,9 @@ def with_resumed_rows(
     names = ["database", "table"]
     is_held = F.col("commit_ts") >= F.col("held_from")
     past = log.join(F.broadcast(bounds), names).where(is_held).where(F.col("batch_id") <= window.after_batch)
-    if window.after_tso is not None:
-        past = past.where(F.col("commit_ts") <= window.after_tso)
-        cut_ends = cuts.select("cut_id", F.col("resolved_tso").alias("cut_tso"), F.col("last_batch").alias("cut_batch"))
-        is_late = (F.col("cut_tso") >= F.col("commit_ts")) & (F.col("cut_batch") < F.col("batch_id"))
-        # a rebuild counts what was late before it as waiting
-        is_late &= F.col("cut_id") >= F.col("since_cut")
-        past = past.join(F.broadcast(cut_ends), is_late, "left_anti")
+    past = window.rows_before(past)
     resumed = with_segments(past.select(*log.columns), events).where("segment > 0").drop("segment")
-    resumed = resumed.withColumns({"is_new": F.lit(True), "applied_before": F.lit(False)})
-    # without watermarks `delivered` has some of these changes already, as `applied_before`
-    repeated = delivered.join(F.broadcast(bounds), names).where(F.col("applied_before") & is_held)
-    others = delivered.join(repeated.select(*ROW_POSITION), list(ROW_POSITION), "left_anti")
-    return others.unionByName(resumed)
+    return delivered.unionByName(resumed)
 
 
 def _newest_rebuilds(cuts: DataFrame) -> dict[TableName | None, int]:
@@ -146,8 +135,7 @@ def count_held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> d
         "`database` STRING, `table` STRING, first INT",
     )
     rows = (
-        changes.where("NOT applied_before")
-        .join(F.broadcast(bounds), ["database", "table"])
+        changes.join(F.broadcast(bounds), ["database", "table"])
         .where(F.col("segment") >= F.col("first"))
         .groupBy("database", "table")
         .count()

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from cdc_pipeline.dialects.counts import UNKNOWN_SPAN
+from pyspark.sql import functions as F
+
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.control_tables import newest_version, read_maxima, read_rows
 from cdc_pipeline.lake.delta import committed_version
@@ -14,6 +15,7 @@ from cdc_pipeline.lake.log_files import has_version
 from cdc_pipeline.lake.paths import table_folders
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.consistent_cuts import CUTS, cuts_since_rebuild, read_newest_cut
+from cdc_pipeline.mirrors.changes.window import Window, is_below, read_unapplied
 from cdc_pipeline.mirrors.model.step_commits import VERSIONS_OF_CUT
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tables
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON, TableSelection
@@ -21,7 +23,7 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from cdc_pipeline.lake.file_statistics import Condition
     from cdc_pipeline.lake.lake import Lake
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 
 _BATCH_COLUMNS = ("batch_id", "offsets", "row_changes", "exact_ts", "ended", "heartbeats")
+SETTLE_MS = 1000
+"""Without watermarks: how far the partitions of a topic may be apart while it has new records."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,14 @@ class StreamProgress:
     """Row changes of the batches after the published cut."""
     heartbeats: Mapping[str, int] = field(default_factory=dict)
     """Topic → time (ms) of its newest heartbeat (DataWorks): all changes up to it have arrived."""
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """Without TSOs: topic → the `at` below which all has arrived."""
+    oldest: Mapping[str, int] = field(default_factory=dict)
+    """Without TSOs: topic → the lowest `at` of the batches after the published cut."""
+
+    def has_late(self, published: PublishedCut) -> bool:
+        """Without TSOs: whether something new belongs before the end of that cut."""
+        return any(at < published.ends.get(topic, 0) for topic, at in self.oldest.items())
 
     @property
     def oldest_heartbeat(self) -> tuple[int, str] | None:
@@ -100,6 +112,8 @@ class PublishedCut:
     sources: Sources = field(default_factory=dict)
     """Mirror → its upstream tables, of all mirrors there have been. Empty without routes."""
     heartbeats: Mapping[str, int] = field(default_factory=dict)
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """Without TSOs: topic → the `at` below which the cut has all row changes and statements."""
 
     def upstream(self, mirror: TableName) -> tuple[TableName, ...]:
         """The upstream tables of a mirror."""
@@ -119,7 +133,8 @@ NO_CUT = PublishedCut(0, None, 0, ())
 
 
 def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgress:
-    """Reads the progress from `batches` and `watermarks`. Topics in `ended` of the newest batch are ignored.
+    """Reads the progress from `batches` and `watermarks`, without `with_ends`. Topics in `ended` of the newest batch are
+    ignored.
 
     `published` bounds what is read: every partition has reached its resolved TSO, so only newer batches and watermarks
     count.
@@ -130,15 +145,12 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     if newest_batch is None:
         return StreamProgress(published.last_batch, False, None, None, (), heartbeats=published.heartbeats)
     new = [batch for batch in batches if batch["batch_id"] > published.last_batch]
-    has_tsos = any(batch["exact_ts"] for batch in new)
-    if has_tsos and published.cut_id and published.resolved_tso is None:
-        return _first_with_tsos(lake, read_progress(lake), published)
     newest_of = _newest_watermarks(lake, published.resolved_tso)
     known = {(span["topic"], span["partition"]) for batch in new for span in batch["offsets"]} | newest_of.keys()
     ended = newest_batch["ended"] or ()
     # if all topics ended, their last watermarks still count
     partitions = {partition for partition in known if partition[0] not in ended} or known
-    exact = has_tsos or published.resolved_tso is not None
+    exact = any(batch["exact_ts"] for batch in new) or published.resolved_tso is not None
     newest = {partition: newest_of.get(partition) for partition in sorted(partitions)}
     waiting = tuple(f"{topic}/{number}" for (topic, number), tso in newest.items() if tso is None) if exact else ()
     if waiting and published.cut_id:
@@ -161,14 +173,45 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     return replace(found, resolved_tso=tsos[slowest], held_by=f"{topic}/{number}", newest_tso=max(tsos.values()))
 
 
-def _first_with_tsos(lake: Lake, found: StreamProgress, published: PublishedCut) -> StreamProgress:
-    """`found` of a stream with its first TSOs: every partition needs a watermark, and all changes that the cut without
-    TSOs has applied must be at or before the resolved one."""
-    applied = read_rows(lake, "batches", ("batch_id", "<=", published.last_batch), columns=["newest_change"])
-    times = [row["newest_change"] for row in applied if row["newest_change"] not in (None, UNKNOWN_SPAN[1])]
-    if found.resolved_tso is None or found.resolved_tso >= max(times, default=0):
+def with_ends(
+    lake: Lake,
+    found: StreamProgress,
+    published: PublishedCut = NO_CUT,
+    unread: Callable[[], Collection[str] | None] = tuple,
+) -> StreamProgress:
+    """Adds `ends` and `oldest` to a progress without TSOs. `unread` returns the topics of which the source has new records
+    (None: unknown).
+
+    A topic without new records is complete. In another one, a partition may lack what its other partitions have already,
+    but nothing older than a second.
+    """
+    if found.has_tsos or not found.last_batch:
         return found
-    return replace(found, resolved_tso=None)
+    changes = read_unapplied(lake, None, published.ends, published.last_batch, found.last_batch)
+    statements = lake.read("ddl_history").where(F.col("batch_id") <= found.last_batch)
+    of_new = F.when(F.col("batch_id") > published.last_batch, F.col("at"))
+    columns = ["topic", "at", "batch_id"]
+    rows = changes.select(*columns).unionByName(statements.select(*columns))
+    by_topic = rows.where("at IS NOT NULL").groupBy("topic")
+    spans = {
+        row["topic"]: row for row in by_topic.agg(F.max("at").alias("newest"), F.min(of_new).alias("oldest")).collect()
+    }
+    newest = {topic: row["newest"] for topic, row in spans.items()}
+    oldest = {topic: row["oldest"] for topic, row in spans.items() if row["oldest"] is not None}
+    is_open = any(at >= published.ends.get(topic, 0) for topic, at in newest.items())
+    busy = unread() if is_open else ()
+    second = SETTLE_MS << TSO_SHIFT
+    ends = {topic: at - second if busy is None or topic in busy else at + 1 for topic, at in newest.items()}
+    ends = {topic: max(end, published.ends.get(topic, 0)) for topic, end in {**published.ends, **ends}.items()}
+    if (busy is None or busy) and len(ends) > 1:
+        # threads of Canal build the topics of a batch, so that a statement may have a lower `ts` than rows before it in
+        # another topic (canal-facts 49): it waits until that topic has passed it
+        inside = F.col("message_id").isNotNull() & is_below(None, ends) & ~is_below(None, published.ends)
+        for row in statements.where(inside).select("topic", "at").collect():
+            others = (end for topic, end in ends.items() if topic != row["topic"] and (busy is None or topic in busy))
+            if any(end <= row["at"] + second for end in others):
+                ends[row["topic"]] = min(ends[row["topic"]], row["at"])
+    return replace(found, ends=ends, oldest=oldest)
 
 
 def _newest_heartbeats(maps: Iterable[Mapping[str, int]], ended: Collection[str]) -> dict[str, int]:
@@ -255,6 +298,7 @@ def _published(row: Mapping[str, Any] | None) -> PublishedCut:
         SELECTION_JSON.from_json(row["selection"]),
         _sources(row["sources"]),
         row["heartbeats"],
+        dict(row["ends"]),
     )
 
 
@@ -272,3 +316,41 @@ def _sources(rows: Iterable[Mapping[str, Any]]) -> Sources:
 def _held_table(row: Mapping[str, Any]) -> HeldTable:
     name, cause = TableName(row["database"], row["table"]), Position(row["topic"], row["partition"], row["offset"])
     return HeldTable(name, cause, row["commit_ts"], row["rows"], row["error"])
+
+
+# ---- the next cut
+
+
+def next_window(published: PublishedCut, streams: StreamProgress, *, resumes: bool = False) -> Window | None:
+    """The window of the next cut; None if the streams are complete no further than the published cut.
+
+    `resumes`: held tables resume, so the result is a window even if nothing is new.
+    """
+    tso, ends = streams.resolved_tso, streams.ends
+    if streams.has_tsos:
+        # it never decreases: a restarted changefeed resends older watermarks
+        is_new, ends = tso is not None and tso > (published.resolved_tso or 0), {}
+    else:
+        is_new = any(end > published.ends.get(topic, 0) for topic, end in ends.items()) or streams.has_late(published)
+    if not (is_new or resumes):
+        return None
+    if not is_new:
+        tso, ends = published.resolved_tso, published.ends
+    return Window(
+        cut_id=published.cut_id + 1,
+        after_tso=published.resolved_tso,
+        resolved_tso=tso,
+        after_batch=published.last_batch,
+        last_batch=streams.last_batch if is_new else published.last_batch,
+        after=published.ends,
+        before=ends,
+    )
+
+
+def pending_changes(published: PublishedCut, streams: StreamProgress, lake: Lake) -> int:
+    """The number of pending row changes if there is no new cut."""
+    if not streams.new_row_changes:
+        return published.pending
+    tso, ends = published.resolved_tso, published.ends
+    rows = read_unapplied(lake, tso, ends, published.last_batch, streams.last_batch)
+    return rows.where(~is_below(tso, ends)).count() + published.held_rows

@@ -49,8 +49,6 @@ class RowGroup:
     """UPDATEs without a before image."""
     unsure_updates: int = 0
     """UPDATEs whose before image is not certain, because the encoder may omit NULL columns."""
-    first_commit_ts: int | None = None
-    """The lowest `commit_ts`."""
     types: MessageTypes = field(default_factory=MessageTypes)
     """The column types that the message at `position` names; empty unless `with_types` needed them."""
     source: TableName | None = None
@@ -65,13 +63,12 @@ _IS_UNSURE = (
 
 
 def row_groups(changes: DataFrame) -> list[RowGroup]:
-    """Groups the rows that this cut applies (`is_new`), in the order of their first row."""
+    """Groups the rows, in the order of their first row."""
     image = F.coalesce("after", "before")
     source = source_columns(changes)
     place = F.struct("commit_ts", *BATCH_POSITION)
     rows = (
-        changes.where("is_new")
-        .groupBy(
+        changes.groupBy(
             "database",
             "table",
             "segment",
@@ -107,7 +104,6 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             handle_key_only=row["only_key"],
             bare_updates=row["bare_updates"],
             unsure_updates=row["unsure_updates"],
-            first_commit_ts=row["first"][0],
             position=tuple(row["first"][1:]),
             last_position=tuple(row["last"][1:]),
             source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,
@@ -189,8 +185,7 @@ def _with_decimal_digits(groups: list[RowGroup], changes: DataFrame) -> list[Row
     parts = F.split(text, r"\.")
     seen = {
         (row["database"], row["table"], row["segment"], row["column"]): (row["digits"], row["scale"])
-        for row in changes.where("is_new")
-        .join(F.broadcast(wanted), ["database", "table", "segment"])
+        for row in changes.join(F.broadcast(wanted), ["database", "table", "segment"])
         .groupBy("database", "table", "segment", "column")
         .agg(
             F.coalesce(F.max(F.length(F.get(parts, F.lit(0)))), F.lit(0)).alias("digits"),

@@ -4,10 +4,8 @@ A row with a TSO lies after a statement with a lower TSO. At the statement's own
 
 - Within one partition Canal's messages are in binlog order, so offsets decide. `es` does not: it is when a statement began,
   and rows written during a long ALTER are logged before it.
-- Between partitions Canal's clock decides (`ts`: messages are built one after the other), then the batch number: a batch is
-  sent completely before the next one (canal-facts 3, 4, 47, 49). Between two topics of one batch nothing decides: with
-  `canal.mq.dynamicTopic` a thread per topic builds the messages.
-- For other dialects `commit_ts` decides, then the offset within one partition.
+- Between partitions `at` decides, then the offset within one partition. Between two topics of one batch of Canal nothing
+  decides: with `canal.mq.dynamicTopic` a thread per topic builds the messages (canal-facts 49).
 
 If the position does not decide, the columns and types of the row may (`segment_evidence`). Otherwise the table gets a gap
 (`UnknownOrder`).
@@ -21,12 +19,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.traits import Trait, trait_sql
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, trait_sql
 from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.segment_evidence import SegmentFinder
 from cdc_pipeline.mirrors.model.ddl_events import SAME_BATCH_MS
-from cdc_pipeline.mirrors.model.source_tables import source_columns
-from cdc_pipeline.mysql.model.schema_changes import DropTable, OfSourceTable, TruncateTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import BATCH_POSITION, BatchPosition
 from cdc_pipeline.spark.small_frames import small_frame
@@ -45,22 +41,22 @@ if TYPE_CHECKING:
 
 _TABLE = ("database", "table")
 _BOUND = (
-    "commit_ts: BIGINT, exact: BOOLEAN, dialect: STRING, topic: STRING, `partition`: INT, `offset`: BIGINT, ts: BIGINT, "
-    "message_id: BIGINT"
+    "commit_ts: BIGINT, at: BIGINT, exact: BOOLEAN, dialect: STRING, topic: STRING, `partition`: INT, `offset`: BIGINT, "
+    "ts: BIGINT, message_id: BIGINT"
 )
 _BOUNDS = f"ARRAY<STRUCT<{_BOUND}>>"
 _OTHER_TOPIC_OF_BATCH = (
     f"topic <> bound.topic AND message_id = bound.message_id AND abs(ts - bound.ts) < {SAME_BATCH_MS}"
 )
 _SAME_PARTITION = "topic = bound.topic AND `partition` = bound.`partition`"
+# Canal's clock, and the numbers of DataWorks, order what has the same time upstream
+_AT = f"if({trait_sql(Trait.IN_LOG_ORDER)}, at, commit_ts)"
 # whether a row lies after a statement; NULL if its position does not decide
 _LIES_AFTER = (
     "CASE WHEN exact_ts OR bound.exact THEN commit_ts > bound.commit_ts "
-    f"WHEN {trait_sql(Trait.IN_LOG_ORDER)} AND {trait_sql(Trait.IN_LOG_ORDER, 'bound.dialect')} THEN "
-    f"CASE WHEN {_SAME_PARTITION} THEN `offset` > bound.`offset` "
-    f"WHEN {_OTHER_TOPIC_OF_BATCH} THEN NULL "
-    "WHEN ts <> bound.ts THEN ts > bound.ts WHEN message_id <> bound.message_id THEN message_id > bound.message_id END "
-    "WHEN commit_ts <> bound.commit_ts THEN commit_ts > bound.commit_ts "
+    f"WHEN {trait_sql(Trait.IN_LOG_ORDER)} AND {_SAME_PARTITION} THEN `offset` > bound.`offset` "
+    f"WHEN {trait_sql(Trait.IN_LOG_ORDER)} AND {_OTHER_TOPIC_OF_BATCH} THEN NULL "
+    f"WHEN {_AT} <> bound.at THEN {_AT} > bound.at "
     f"WHEN {_SAME_PARTITION} THEN `offset` > bound.`offset` END"
 )
 # `lies_after` has _LIES_AFTER for each statement. The first and the last segment in which a row can lie:
@@ -174,33 +170,6 @@ def _message(row: Row) -> BatchPosition:
     return (row["batch_id"], row["topic"], row["partition"], row["offset"])
 
 
-def without_emptied(changes: DataFrame, events: Sequence[DdlEvent]) -> DataFrame:
-    """Removes row changes of merged mirrors whose source table one of these statements of earlier cuts truncated or dropped
-    after the change."""
-    source = source_columns(changes)
-    bounds = _emptied_bounds(events)
-    if not source or not bounds:
-        return changes
-    after_all = F.expr(f"bounds IS NULL OR forall(bounds, bound -> coalesce({_LIES_AFTER}, false))")
-    return _join_bounds(changes, bounds, (*_TABLE, *source)).where(after_all).drop("bounds")
-
-
-def _emptied_bounds(events: Sequence[DdlEvent]) -> dict[tuple[str, ...], list[tuple[object, ...]]]:
-    """Names of mirror and source table → the bounds of the statements that emptied the source table."""
-    found: dict[tuple[str, ...], list[tuple[object, ...]]] = defaultdict(list)
-    for event in events:
-        for change in event.changes:
-            if isinstance(change, OfSourceTable) and isinstance(change.change, (TruncateTable, DropTable)):
-                names = (
-                    change.name.database,
-                    change.name.table,
-                    change.source_table.database,
-                    change.source_table.table,
-                )
-                found[names].append(_bound(event))
-    return found
-
-
 # ---- positions
 
 
@@ -226,7 +195,8 @@ def _with_segment_range(changes: DataFrame, tables: Mapping[tuple[str, ...], lis
 
 
 def _bound(event: DdlEvent) -> tuple[object, ...]:
-    return (event.commit_ts, event.exact_ts, event.dialect, *event.position, event.ts, event.message_id)
+    at = event.at if dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER) else event.commit_ts
+    return (event.commit_ts, at, event.exact_ts, event.dialect, *event.position, event.ts, event.message_id)
 
 
 def _join_bounds(

@@ -125,6 +125,6 @@ def statement_deliveries(
     near = F.col("topic").isin(*sorted({event.topic for event in events}))
     near &= F.col("ts").between(min(times) - _RESENT_MS, max(times))
     offsets = F.col("offset").isin(*sorted({event.offset for event in events}))
-    records = with_deliveries(sent_records(log.where(near), history.where(near))).where(offsets)
-    rows = records.select(*POSITION, "delivery", "pauses").distinct().collect()
+    records = sent_records(log.where(near), history.where(near)).withColumn("is_late", F.lit(False))
+    rows = with_deliveries(records).where(offsets).select(*POSITION, "delivery", "pauses").distinct().collect()
     return {Position(*row[:3]): (*row["delivery"], row["pauses"]) for row in rows}

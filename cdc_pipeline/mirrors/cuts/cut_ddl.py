@@ -15,12 +15,10 @@ from cdc_pipeline.lake.tables.ddl_history import (
     APPLIED,
     DUPLICATE,
     HELD,
-    NO_EFFECT,
     NOT_APPLIED,
     NOT_INCLUDED,
     RESULT_COLUMNS,
 )
-from cdc_pipeline.mirrors.changes.row_filters import clock_ts, is_at_or_after
 from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
 from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
@@ -31,7 +29,7 @@ from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -79,10 +77,6 @@ class CutStatements:
         # a resumed statement is in `earlier` too
         identities = statement_identities([*earlier, *inside, *late, *resumed], deliveries_of)
         known = {identities[event.position] for event in earlier}
-        # statements with the watermark's own TSO may follow it (ticdc-canal-json: "less than watermarkTs")
-        at_watermark = [event for event in late if event.exact_ts and event.commit_ts == window.after_tso]
-        inside += [event for event in at_watermark if identities[event.position] not in known]
-        late = [event for event in late if event not in inside]
         decided: dict[Position, DdlOutcome] = {}
         for event in (*inside, *late):
             if identities[event.position] in known:
@@ -132,35 +126,6 @@ class CutStatements:
             if self.decided[event.position].status == NOT_APPLIED
             for name in event.names()
         ]
-
-
-def statements_applied_since(
-    window: Window, history: DataFrame, changes: DataFrame, route: Callable[[DdlEvent], DdlEvent]
-) -> list[DdlEvent]:
-    """The statements that earlier cuts have applied and that are not older than the oldest of the changes, in order.
-
-    Empty with watermarks. Without them, a change may arrive after a statement that follows it upstream.
-    """
-    if window.resolved_tso is not None or window.after_batch == 0:
-        return []
-    times = F.min("commit_ts").alias("commit_ts"), F.min(clock_ts()).alias("ts")
-    oldest = changes.where("NOT applied_before").agg(*times).first()
-    if oldest is None or oldest["commit_ts"] is None:
-        return []
-    not_before = is_at_or_after(oldest["commit_ts"], oldest["ts"])
-    applied = history.where((F.col("cut_id") < window.cut_id) & F.col("status").isin(APPLIED, NO_EFFECT) & not_before)
-    return in_upstream_order(route(ddl_event(row)) for row in applied.collect())
-
-
-def altered_at_watermark(window: Window, history: DataFrame, route: Callable[[DdlEvent], DdlEvent]) -> set[TableName]:
-    """The tables that earlier cuts have altered at exactly the applied TSO. A row change with that TSO precedes the
-    statement, so it is late."""
-    if window.after_tso is None:
-        return set()
-    altering = history.where(
-        (F.col("cut_id") < window.cut_id) & F.col("exact_ts") & (F.col("commit_ts") == window.after_tso)
-    )
-    return {name for row in altering.collect() for name in route(ddl_event(row)).names()}
 
 
 def reported_statements(

@@ -93,11 +93,11 @@ class CutExecution:
             read = _count_changes(planned, rows)
         held = tuple(replace(table, rows=table.rows + read.held.get(table.name, 0)) for table in planned.plan.held)
         rejected = sum(result.counts.rejected for result in done.results.values())
-        pending, filtered = self._count_other_changes(planned, published)
+        pending = self._count_pending(window, published)
+        filtered = self._count_filtered(planned)
         totals = CutTotals(
             changes=read.taken_in,
-            # replayed tables have rows that an earlier cut has counted
-            applied=min(net_rows, read.taken_in - read.duplicates) - rejected,
+            applied=net_rows - rejected,
             rejected=rejected,
             duplicates=read.duplicates,
             late=planned.late.changes,
@@ -127,23 +127,20 @@ class CutExecution:
         versions = {row["mirror_id"]: row["version"] for row in published.mirrors}
         return replace(report, stages=stages.seconds, versions_before=versions, newest_record=read.newest)
 
-    def _count_other_changes(self, planned: PlannedCut, published: PublishedCut) -> tuple[int, int]:
-        """The number of row changes that are pending, and of those of excluded tables."""
-        window = planned.window
-        span = read_change_span(self.lake, window.after_batch, window.last_batch)
-        nothing_newer = window.resolved_tso is not None and (span is None or span.newest <= window.resolved_tso)
-        pending = 0 if nothing_newer and not published.pending else window.read_pending(self.lake).count()
-        return pending, self._count_filtered(planned, published)
+    def _count_pending(self, window: Window, published: PublishedCut) -> int:
+        tso, span = window.resolved_tso, read_change_span(self.lake, window.after_batch, window.last_batch)
+        nothing_newer = tso is not None and (span is None or span.newest < tso)
+        return 0 if nothing_newer and not published.pending else window.read_pending(self.lake).count()
 
-    def _count_filtered(self, planned: PlannedCut, published: PublishedCut) -> int:
+    def _count_filtered(self, planned: PlannedCut) -> int:
         """The number of row changes of excluded tables, late ones included, without `excluded_held_rows`."""
         selection, window = planned.settings.selection, planned.window
         if selection.includes_all:
             return 0
-        rows = self.lake.read("change_log"), window.read_changes(self.lake)
-        log, inside = (selection.excluded(frame) for frame in rows)
-        passed = window.changes(log, inside, had_pending=published.pending > 0, replayed={})
-        return passed.where("is_new").count() + window.late_rows(log).count()
+        inside, log = (
+            selection.excluded(rows) for rows in (window.read_changes(self.lake), self.lake.read("change_log"))
+        )
+        return inside.count() + window.late_rows(log).count()
 
     # ---- steps
 
@@ -286,13 +283,13 @@ class _ChangeCounts:
 
 def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
     first, events = planned.plan.held_from, planned.row_selection.events
-    read = rows.delivered.where("NOT applied_before").agg(F.count("*"), F.max("timestamp")).first()
+    read = rows.delivered.agg(F.count("*"), F.max("timestamp")).first()
     assert read is not None
     held, duplicates = Counter(count_held_rows(rows.changes, first)), 0
-    if rows.redelivered is not None:
-        repeated = with_segments(rows.delivered.join(rows.redelivered, list(ROW_POSITION), "left_semi"), events)
+    if rows.copies is not None:
+        repeated = with_segments(rows.delivered.join(rows.copies, list(ROW_POSITION), "left_semi"), events)
         held_repeated = count_held_rows(repeated, first)
-        duplicates = repeated.where("NOT applied_before").count() - sum(held_repeated.values())
+        duplicates = repeated.count() - sum(held_repeated.values())
         held.update(held_repeated)
     # PySpark converts timestamps to this process's time zone
     newest = None if read[1] is None else read[1].astimezone(timezone.utc)
@@ -301,7 +298,7 @@ def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
 
 def _rows_by_step(changes: DataFrame, planned: PlannedCut) -> dict[int, int]:
     """The number of row changes of each ApplyRows step."""
-    rows = changes.where("is_new").groupBy("database", "table", "segment").count().collect()
+    rows = changes.groupBy("database", "table", "segment").count().collect()
     counts = {(row["database"], row["table"], row["segment"]): row["count"] for row in rows}
     return {
         item.step: sum(counts.get((item.source.database, item.source.table, segment), 0) for segment in item.segments)

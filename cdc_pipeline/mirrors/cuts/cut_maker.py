@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.folder_moves import finish_moves
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows
@@ -18,11 +18,14 @@ from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
     PublishedCut,
     StreamProgress,
+    next_window,
+    pending_changes,
     published_cut,
     read_progress,
     require_published,
+    with_ends,
 )
-from cdc_pipeline.mirrors.changes.window import Window, next_window, pending_changes
+from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_execution import CutExecution
 from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.cuts.cut_planning import CutPlanner
@@ -38,7 +41,7 @@ from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -66,6 +69,8 @@ class CutMaker:
     """Which tables have mirrors, and under which names."""
     columns: ColumnRules = field(default_factory=ColumnRules)
     quarantine_policy: QuarantinePolicy = field(default_factory=QuarantinePolicy)
+    unread: Callable[[], Collection[str] | None] = tuple
+    """Returns the topics of which the source has new records (None: unknown). Called only without watermarks."""
     applied_before: frozenset[Position] = frozenset()
     """For a replay: statements that the lake has applied. They are approved."""
 
@@ -86,6 +91,7 @@ class CutMaker:
         with small_query(self.lake.spark, 0):
             published = published_cut(self.lake)
             streams = read_progress(self.lake, published).limited_to(up_to)
+            streams = with_ends(self.lake, streams, published, self.unread)
         report: CutReport | None = None
         if begun := load_begun_cut(self.lake, published, self.columns.salt):
             self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
@@ -93,6 +99,12 @@ class CutMaker:
             published = published_cut(self.lake)
         # with `up_to` the mirrors are clones, whose versions start at 0
         require_published(self.lake, published, mirrors=up_to is None)
+        if streams.has_tsos and published.ends:
+            raise LakeError(
+                "the stream has TSOs now, and the cuts so far have none. Nothing was changed. Run "
+                f"{self.lake.paths.pipeline}_rebuild without `tables`, once each partition has a watermark",
+                pipeline=self.lake.paths.pipeline,
+            )
         inputs = self._inputs()
         resumes = bool(resumed_tables(published.held, inputs.approved))
         selection_changed = published.cut_id > 0 and published.selection != self.selection
@@ -103,18 +115,19 @@ class CutMaker:
             report = self._unchanged(published, streams)
         return replace(report, seconds=time.monotonic() - started)
 
-    def replay_all(self, resolved_tso: int | None, last_batch: int) -> CutReport:
-        """Makes the first cut of an empty lake, with all changes up to that TSO and batch."""
-        rows = read_progress(self.lake).new_row_changes
-        streams = StreamProgress(last_batch, resolved_tso is not None, resolved_tso, None, (), new_row_changes=rows)
-        return self._make_cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
+    def replay_all(self, published: PublishedCut) -> CutReport:
+        """Makes the first cut of an empty lake, with all that the cut `published` of another lake has."""
+        streams, tso, last = read_progress(self.lake), published.resolved_tso, published.last_batch
+        streams = replace(streams, last_batch=last, has_tsos=tso is not None, resolved_tso=tso, held_by=None)
+        window = Window(1, None, tso, 0, last, before=published.ends)
+        return self._make_cut(window, NO_CUT, streams, self._inputs())
 
     def _make_cut(
         self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs
     ) -> CutReport:
-        stages, count = Stages(), self._rows_to_read(window, published, streams)
+        stages, count = Stages(), published.pending + streams.new_row_changes
         with small_query(self.lake.spark, count):
-            planner = CutPlanner(self.lake, self.settings, window, published, inputs, self.report)
+            planner = CutPlanner(self.lake, self.settings, window, published, streams, inputs, self.report)
             planned, rows = planner.plan()
         try:
             with small_query(self.lake.spark, 1):
@@ -129,9 +142,9 @@ class CutMaker:
 
     def _resume(self, begun: PlannedCut, published: PublishedCut, streams: StreamProgress) -> CutReport:
         """Executes the plan of a cut that another run has begun."""
-        stages, count = Stages(), self._rows_to_read(begun.window, published, streams)
+        stages, count = Stages(), published.pending + streams.new_row_changes
         with small_query(self.lake.spark, count):
-            rows = self._rows_of(begun, published)
+            rows = self._rows_of(begun)
         stages.end("plan")
         try:
             return self._execution.run(begun, rows, published, streams, stages, count=count, resumed=True)
@@ -154,17 +167,12 @@ class CutMaker:
             sources=published.sources,
         )
 
-    def _rows_of(self, planned: PlannedCut, published: PublishedCut) -> CutRows:
+    def _rows_of(self, planned: PlannedCut) -> CutRows:
         selection, window = planned.settings.selection, planned.window
         log, inside = (selection.selected(rows) for rows in (self._table("change_log"), window.read_changes(self.lake)))
-        return CutRows(window, planned.row_selection, log, inside, self._table, had_pending=published.pending > 0)
+        return CutRows(window, planned.row_selection, log, inside, self._table)
 
     # ---- inputs
-
-    @staticmethod
-    def _rows_to_read(window: Window, published: PublishedCut, streams: StreamProgress) -> int:
-        """About how many row changes the cut reads. Unknown without watermarks: it may read earlier changes again."""
-        return sys.maxsize if window.resolved_tso is None else published.pending + streams.new_row_changes
 
     def _table(self, name: str) -> DataFrame:
         return self.lake.read(name)

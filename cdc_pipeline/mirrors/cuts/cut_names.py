@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
 from cdc_pipeline.mirrors.changes.row_filters import is_in_table
 from cdc_pipeline.mirrors.model.object_names import ObjectNames, moved_names
 from cdc_pipeline.mirrors.model.source_tables import with_renamed_source_table
@@ -72,12 +71,7 @@ class CutNames:
 
     def _names(self) -> ObjectNames:
         moved = self.moved or {}
-        return ObjectNames({moved.get(name, name) for name in self.known}, lambda: self.rows, self._precedes)
-
-    def _precedes(self, event: DdlEvent, name: TableName) -> bool:
-        state = self.lookup(self.selection.mirror_name(name))
-        table = state if state is None or state.source_tables is None else state.source_table(name)
-        return table is not None and precedes_rows(event, table)
+        return ObjectNames({moved.get(name, name) for name in self.known}, lambda: self.rows)
 
     # ---- mirrors that take the name of their rows
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.claims import read_claims
@@ -17,11 +17,10 @@ from cdc_pipeline.lake.tables.ddl_history import may_have_statements
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
 from cdc_pipeline.mirrors.changes.held_rows import resumed_events, resumed_tables
-from cdc_pipeline.mirrors.changes.late_changes import late_changes
-from cdc_pipeline.mirrors.changes.late_ddl import early_row_gaps, tables_to_replay
+from cdc_pipeline.mirrors.changes.late_changes import NO_LATE_CHANGES, late_changes
 from cdc_pipeline.mirrors.changes.row_groups import contradiction_gaps, row_groups, with_types
 from cdc_pipeline.mirrors.changes.statement_copies import statement_deliveries
-from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements, altered_at_watermark, statements_applied_since
+from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
@@ -32,10 +31,10 @@ from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.planning.guarded_planner import GuardedPlanner
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
-from cdc_pipeline.mirrors.settings.column_rules import require_commit_ts, soft_delete_problems, unknown_masked_columns
+from cdc_pipeline.mirrors.settings.column_rules import soft_delete_problems, unknown_masked_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -43,14 +42,12 @@ if TYPE_CHECKING:
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.late_changes import LateChanges
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut
+    from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.planning.planner import CutPlan
     from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mysql.model.table import TableName
     from cdc_pipeline.positions import BatchPosition
 
@@ -66,6 +63,7 @@ class CutPlanner:
     settings: CutSettings
     window: Window
     published: PublishedCut
+    progress: StreamProgress
     inputs: CutInputs
     report: Callable[[str], None]
     """Receives what users should know of the plan, one line per call."""
@@ -90,13 +88,13 @@ class CutPlanner:
             deliveries_of = partial(statement_deliveries, self._table("change_log"), history)
             ddl = CutStatements.read(window, history, resumed, deliveries_of)
         ddl, sources = streams.route_statements(ddl)
-        late, selection = self._select_rows(ddl, approved.values(), streams)
+        late = late_changes(window, streams.log) if self._may_be_late() else NO_LATE_CHANGES
+        selection = RowSelection(ddl.to_apply, tuple(approved.values()))
         still_held = tuple(table for table in held if table.name not in approved)
         permissions = Permissions(self.settings.policy, self.inputs.approved, still_held, frozenset(approved))
-        had_pending = self.published.pending > 0
-        lookup = _LakeLookup(self, history, streams)
+        lookup = _LakeLookup(self)
         inside = self.settings.selection.selected(window.read_changes(self.lake))
-        rows = CutRows(window, selection, streams.log, inside, self._table, had_pending=had_pending, lookup=lookup)
+        rows = CutRows(window, selection, streams.log, inside, self._table, lookup=lookup)
         try:
             plan, _, changes = self._plan_steps(streams, ddl, late, permissions, rows)
         except BaseException:
@@ -134,7 +132,6 @@ class CutPlanner:
             return planner.plan(ddl.to_apply), draft, changes
 
         result = self._guard(plan_with)
-        require_commit_ts(result[0].steps, self.window.resolved_tso, self.lake.paths.pipeline)
         self._report(*result)
         return result
 
@@ -151,19 +148,6 @@ class CutPlanner:
     def _table(self, name: str) -> DataFrame:
         return self.lake.read(name)
 
-    def _select_rows(
-        self, ddl: CutStatements, resumed: Iterable[HeldTable], streams: CutStreams
-    ) -> tuple[LateChanges, RowSelection]:
-        """The late changes, and which rows the cut takes in, as far as that is known without reading them."""
-        window, history = self.window, self._table("ddl_history")
-        keys = self.settings.keys
-        again = tables_to_replay(ddl.to_apply, self.inputs.mirror, lambda state: not key_columns(state, keys))
-        altered = cache(lambda: tuple(sorted(altered_at_watermark(window, history, streams.route_event))))
-        span = read_change_span(self.lake, window.after_batch, window.last_batch)
-        late = late_changes(window, streams.log, span, altered)
-        selection = RowSelection(ddl.to_apply, tuple(again.items()), tuple(resumed), at_watermark=late.at_watermark)
-        return late, replace(selection, altered=altered()) if late.at_watermark else selection
-
     def _keyed_in_messages_only(self, ddl: CutStatements, groups: Iterable[RowGroup]) -> set[TableName]:
         """The tables whose mirrors may have no key, though their messages name one: they have none, or this cut alters them.
         As for rows without a key, only positions show their copies."""
@@ -174,6 +158,14 @@ class CutPlanner:
         keys = self.settings.keys
         without = {name for name, state in states.items() if state is not None and not key_columns(state, keys)}
         return without | (altered & states.keys())
+
+    def _may_be_late(self) -> bool:
+        """Whether a new row change may lie before the end of the cut before."""
+        window, tso = self.window, self.window.after_tso
+        if tso is None:
+            return self.progress.has_late(self.published)
+        span = read_change_span(self.lake, window.after_batch, window.last_batch)
+        return span is not None and span.oldest < tso
 
     @property
     def raw(self) -> Callable[[int, int], DataFrame]:
@@ -204,7 +196,6 @@ class CutPlanner:
         gaps = dead_letter_gaps(self.lake, self.window, self.settings.selection)
         more = [*((breach.name, breach.gap) for breach in late.breaches), *ddl.late_gaps()]
         more += [(name, gap) for name, own in rows.gaps.items() for gap in own]
-        more += early_row_gaps(rows.changes, dict(rows.selection.replayed)).items()
         more += contradiction_gaps(groups)
         for name, gap in more:
             gaps[name] = (*gaps.get(name, ()), gap)
@@ -226,11 +217,6 @@ class _LakeLookup:
     """The SegmentLookup that reads the lake."""
 
     planner: CutPlanner
-    history: DataFrame
-    streams: CutStreams
-
-    def past_events(self, delivered: DataFrame) -> Sequence[DdlEvent]:
-        return statements_applied_since(self.planner.window, self.history, delivered, self.streams.route_event)
 
     def is_known(self, name: TableName) -> bool:
         return self.planner.inputs.mirror(name) is not None

@@ -54,6 +54,7 @@ def _window_fields(window: Window) -> dict[str, object]:
         "cut_id": window.cut_id,
         "resolved_tso": window.resolved_tso,
         "resolved_time": tso_datetime(window.resolved_tso),
+        "ends": dict(window.before),
         "last_batch": window.last_batch,
     }
 

@@ -275,7 +275,7 @@ def _between(
         settings.columns,
         # without a cut to start from, a quarantined table fails again
         QuarantinePolicy(None, quarantined_tables(published_cut(lake).held)),
-        applied_statements(lake),
+        applied_before=applied_statements(lake),
     )
     report = maker.advance(up_to=tso)
     tables = {entry.name: _upstream_rows(lake.read_path(entry.path), entry) for entry in report.mirrors}

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.delta import Commit
     from cdc_pipeline.mirrors.merge.typed_rows import RowEncoding, Target
 
-_NOT_OLDER = "coalesce(s.`_commit_ts` >= t.`_commit_ts`, true)"
-"""True for a row without a commit time: it came from a mirror without `_commit_ts` (EXCHANGE PARTITION)."""
-
 
 @dataclass(frozen=True)
 class Merged:
@@ -48,9 +45,6 @@ def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target,
     another key.
     """
     state, names = target.state, target.schema.column_names
-    # Below a watermark nothing older can arrive. Without watermarks redelivery may bring an old change, which must not
-    # overwrite a newer row.
-    not_older = "true" if encoding.in_log_order or "_commit_ts" not in state.metadata else _NOT_OLDER
     indexes = {name: index for index, name in enumerate(names)}
     flags = {name: has_column(indexes[name]) for name in encoding.absent}
     if encoding.absent:
@@ -66,14 +60,14 @@ def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target,
     same_key = _same_key(target)
     merge = DeltaTable.forPath(spark, path).alias("t").merge(rows.alias("s"), same_key)
     if state.has_soft_delete:
-        counts = merge_counts(spark.read.format("delta").load(path), rows, same_key, not_older)
-        is_updated = f"{not_older} AND NOT (s.update_only AND t.{DELETED})"
+        counts = merge_counts(spark.read.format("delta").load(path), rows, same_key)
+        is_updated = f"NOT (s.update_only AND t.{DELETED})"
         merge = merge.whenMatchedUpdate(is_updated, set=updated)
         merge = merge.whenNotMatchedInsert("NOT s.update_only", values=inserted)
         return Merged(*counts) if merge.execute().collect() else Merged()
     merge = (
-        merge.whenMatchedDelete(f"s.deleted AND {not_older}")
-        .whenMatchedUpdate(not_older, set=updated)
+        merge.whenMatchedDelete("s.deleted")
+        .whenMatchedUpdate(set=updated)
         .whenNotMatchedInsert(condition="NOT s.deleted AND NOT s.update_only", values=inserted)
     )
     return _merged(merge.execute())

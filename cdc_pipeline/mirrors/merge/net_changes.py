@@ -70,7 +70,7 @@ class RowEntries:
 
 
 def net_changes(entries: RowEntries) -> DataFrame:
-    """One row per step and row identity: its last change. None if an earlier cut applied that change (`is_new` false).
+    """One row per step and row identity: its last change.
 
     - `step` int
     - `identity` array: canonical texts, equal for equal rows
@@ -96,7 +96,6 @@ def net_changes(entries: RowEntries) -> DataFrame:
     more = [
         F.min(partition).alias("min_partition"),
         F.max(partition).alias("max_partition"),
-        F.max("is_new").alias("has_new"),
     ]
     is_contested = F.coalesce(F.col("min_partition") != F.col("max_partition"), F.lit(False))
     return net_rows(grouped(entries, last_order(), *more), contested=is_contested)
@@ -134,15 +133,13 @@ def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) 
         "before",
         F.explode(F.expr(_ENTRIES)).alias("entry"),
         "commit_ts",
+        "at",
         "batch_id",
         "topic",
         "partition",
         "offset",
         "row",
-        "ts",
-        "message_id",
         "exact_ts",
-        "is_new",
         "dialect",
         "op",
         "after",
@@ -168,7 +165,7 @@ _LAST_IMAGE = (
 )
 _ORIGIN = ("commit_ts", "topic", "partition", "offset")
 _ORIGIN_TYPE = "STRUCT<commit_ts: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT>"
-LAST = ("entry.key", "entry.sign", "op", "commit_ts", "topic", "partition", "offset", "dialect", "is_new")
+LAST = ("entry.key", "entry.sign", "op", "commit_ts", "topic", "partition", "offset", "dialect")
 
 _SPELT = "if(spellings IS NULL, {image}, transform_keys({image}, (name, text) -> coalesce(spellings[name], name)))"
 _AFTER_KEY = "transform(key_columns, name -> after[name])"
@@ -309,7 +306,7 @@ def _by_identity(entries: DataFrame) -> GroupedData:
 
 
 def _delta() -> Column:
-    return F.sum(F.when(F.col("is_new"), F.col("entry.sign")).otherwise(F.lit(0))).alias("delta")
+    return F.sum("entry.sign").alias("delta")
 
 
 def net_rows(
@@ -319,13 +316,10 @@ def net_rows(
     update_only: Column | None = None,
     order_unknown: Column | None = None,
 ) -> DataFrame:
-    """The columns of `net_changes` for the rows of `grouped`, without identities whose last change is not new."""
+    """The columns of `net_changes` for the rows of `grouped`."""
     no = F.lit(False)
     contested = no if contested is None else contested
-    is_new = F.col("last.is_new")
-    if "has_new" in last_changes.columns:
-        is_new = F.when(contested, F.col("has_new")).otherwise(is_new)
-    return last_changes.where(is_new | (F.col("keyless") & (F.col("delta") != 0))).select(
+    return last_changes.select(
         "step",
         "identity",
         F.col("last.key").alias("key"),

@@ -76,14 +76,14 @@ def purge_surplus_rows(spark: SparkSession, path: str, state: MirrorState, commi
         replace_once(numbered.where(~is_surplus).select(*(quoted(name) for name in mirror.columns)), path, commit, None)
 
 
-def merge_counts(mirror: DataFrame, rows: DataFrame, same_key: str, not_older: str) -> tuple[int, int, int]:
+def merge_counts(mirror: DataFrame, rows: DataFrame, same_key: str) -> tuple[int, int, int]:
     """The number of inserted, updated and deleted rows of a merge, where marking a live row counts as a delete.
 
-    `same_key` and `is_at_or_after` are the conditions of the merge, over the aliases `s` and `t`.
+    `same_key` is the condition of the merge, over the aliases `s` and `t`.
     """
     was_live = f"coalesce(NOT t.{DELETED}, false)"
     joined = rows.alias("s").join(mirror.alias("t"), F.expr(same_key), "left")
-    counted = joined.where(f"t.{DELETED} IS NULL OR ({not_older})").agg(
+    counted = joined.agg(
         F.count_if(F.expr(f"NOT s.deleted AND NOT {was_live}")),
         F.count_if(F.expr(f"NOT s.deleted AND {was_live}")),
         F.count_if(F.expr(f"s.deleted AND {was_live}")),

@@ -67,11 +67,6 @@ class RowEncoding:
     """Generated columns that some rows lack and that other columns determine."""
 
     @property
-    def in_log_order(self) -> bool:
-        """Whether positions order the changes of all rows, so that redelivery never brings an old change after a new one."""
-        return all(dialect_has_trait(dialect, Trait.IN_LOG_ORDER) for dialect, _ in self.encodings)
-
-    @property
     def may_damage_text(self) -> bool:
         return any(dialect_has_trait(dialect, Trait.READS_TEXT_AS_UTF8) for dialect, _ in self.encodings)
 

@@ -47,6 +47,8 @@ class DdlEvent:
     dialect: str = ""
     message_id: int | None = None
     """Number of Canal's batch."""
+    at: int = 0
+    """Position on the clock of the stream (`dialects.unified`)."""
     resumed: bool = False
     """An earlier cut applied the event except for held tables (`ddl_policy: hold`)."""
     notes: tuple[str, ...] = ()
@@ -102,6 +104,7 @@ def ddl_event(row: Row) -> DdlEvent:
         changes=changes,
         dialect=dialect,
         message_id=row["message_id"],
+        at=row["at"],
     )
 
 

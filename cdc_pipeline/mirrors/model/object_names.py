@@ -72,18 +72,15 @@ class ObjectNames:
 
     tables: those that exist, as far as is known.
     rows: returns the tables with rows in the cut. Called only if the known tables do not decide.
-    precedes: whether a statement precedes all rows of an existing table that no statement has defined.
     """
 
     def __init__(
         self,
         tables: Iterable[TableName],
         rows: Callable[[], Mapping[TableName, RowTimes]] = dict,
-        precedes: Callable[[DdlEvent, TableName], bool] = lambda event, name: False,
     ) -> None:
         self._tables = TableNames(tables)
         self._rows_of_cut = rows
-        self._precedes = precedes
         self._removed: set[TableName] = set()
         self._folding: set[str] = set()
         """The topics whose statements name tables in lower case by names with capital letters, as far as that was seen."""
@@ -206,7 +203,7 @@ class ObjectNames:
     def _has_rows_after(self, name: TableName, event: DdlEvent) -> bool:
         """Whether rows of a table that no statement defines follow the statement, and none that exists precedes it."""
         if name in self._tables:
-            return self._precedes(event, name)
+            return False
         times, redefined = self._rows.get(name), min(self._later.get(name, ()), default=None)
         if times is None or (redefined is not None and times.first >= redefined):
             return False

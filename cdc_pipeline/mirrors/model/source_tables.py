@@ -43,8 +43,6 @@ class SourceTable:
     """Upstream's definition."""
     inferred: bool = False
     """The definition comes from rows, because no CREATE TABLE was seen."""
-    since: int | None = None
-    """`commit_ts` of the first row of an inferred table."""
 
 
 def source_rows(name: TableName) -> SparkCondition:

@@ -72,8 +72,6 @@ class MirrorState:
     """The schema comes from the types of rows, because no CREATE TABLE was seen."""
     gaps: tuple[Gap, ...] = ()
     """Why the mirror may differ from upstream."""
-    since: int | None = None
-    """`commit_ts` of the first row of an inferred mirror."""
     kept_columns: tuple[str, ...] = ()
     """Columns that upstream dropped and the mirror keeps (`ddl_policy: keep`)."""
     retired: str | None = None
@@ -136,11 +134,6 @@ class MirrorState:
     @property
     def metadata_fields(self) -> list[StructField]:
         return [field for field in METADATA.fields if field.name in self.metadata]
-
-    @property
-    def has_own_commit_ts(self) -> bool:
-        """Whether upstream's table has a column of that name, so that the mirror does not store commit times."""
-        return self.schema.find("_commit_ts") is not None
 
     @property
     def own_fields(self) -> list[StructField]:

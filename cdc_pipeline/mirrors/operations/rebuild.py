@@ -33,6 +33,7 @@ from cdc_pipeline.mirrors.changes.progress import (
     published_cut,
     read_progress,
     require_published,
+    with_ends,
 )
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import update_held_statements
@@ -101,11 +102,13 @@ class RebuiltTables:
 
 
 def _valid_cut(published: PublishedCut, scratch: Lake) -> PublishedCut:
-    """The cut to rebuild: with another TSO and all batches if the watermark of the published one is a dead letter now."""
+    """The cut to rebuild: with another TSO and all batches if the watermark of the published one is a dead letter now, or if
+    it has none and the stream has TSOs."""
     streams, tso = read_progress(scratch), published.resolved_tso
-    if tso is None or streams.resolved_tso is None or read_rows(scratch, "watermarks", ("watermark_ts", "=", tso)):
+    is_valid = tso is not None and bool(read_rows(scratch, "watermarks", ("watermark_ts", "=", tso)))
+    if streams.resolved_tso is None or is_valid:
         return published
-    return replace(published, resolved_tso=streams.resolved_tso, last_batch=streams.last_batch)
+    return replace(published, resolved_tso=streams.resolved_tso, ends={}, last_batch=streams.last_batch)
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,11 @@ class Rebuilder:
             if streams.without_watermark:
                 raise LakeError(f"no cut can be made: {streams.blocking_reason()}", pipeline=self._lake.paths.pipeline)
             # the lost cut, without its mirrors: all of them are made again
-            abandoned, published = True, PublishedCut(lost, streams.resolved_tso, streams.last_batch, ())
+            streams = with_ends(self._lake, streams)
+            abandoned, published = (
+                True,
+                PublishedCut(lost, streams.resolved_tso, streams.last_batch, (), ends=streams.ends),
+            )
         require_published(self._lake, published, mirrors=False)
         if published is NO_CUT:
             raise LakeError("no cut is published yet: run the ingest first", pipeline=self._lake.paths.pipeline)
@@ -216,7 +223,7 @@ class Rebuilder:
             quarantine_policy=QuarantinePolicy(None, at_once),
             applied_before=applied_statements(self._lake),
         )
-        return maker.replay_all(published.resolved_tso, published.last_batch)
+        return maker.replay_all(published)
 
     # ---- compare and replace
 
@@ -247,7 +254,7 @@ class Rebuilder:
         now = sorted([*others, *filter(None, map(self.maker.mirror_entry, after))], key=lambda entry: entry.name)
         publish(
             self._lake,
-            Window(report.cut_id, None, report.resolved_tso, 0, published.last_batch),
+            Window(report.cut_id, None, report.resolved_tso, 0, published.last_batch, before=published.ends),
             replace(report, mirrors=with_held_gaps(now, report.held)),
             {**commit.note, "cut": report.cut_id, "pipeline": self._lake.paths.pipeline},
             self.maker.settings,

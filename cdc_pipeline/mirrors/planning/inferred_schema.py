@@ -59,11 +59,6 @@ def _type_fits(declared: MySqlType, sent: MySqlType) -> bool:
     return (sent.base, sent.unsigned) == (declared.base, declared.unsigned) and same_members and same_params
 
 
-def first_commit_ts(groups: Sequence[RowGroup]) -> int | None:
-    """The smallest `commit_ts` of the rows; None if unknown."""
-    return min((group.first_commit_ts for group in groups if group.first_commit_ts is not None), default=None)
-
-
 def unseen_start(groups: Sequence[RowGroup]) -> Gap:
     """The gap of a table whose first rows these are.
 

@@ -11,7 +11,6 @@ from cdc_pipeline.mirrors.model.merged_schema import merged_schema
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES, SourceTable, conflicting_columns
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.planning.inferred_schema import (
-    first_commit_ts,
     inferred_schema,
     undeclared_column_gaps,
     widened_schema,
@@ -73,7 +72,7 @@ def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
     for name, own in by_source.items():
         index = next((index for index, source in enumerate(sources) if source.name == name), None)
         if index is None:
-            sources.append(SourceTable(name, inferred_schema(own), inferred=True, since=first_commit_ts(own)))
+            sources.append(SourceTable(name, inferred_schema(own), inferred=True))
             gaps.append(UNSEEN_TABLES)
         else:
             sources[index], column_gaps = _widened(sources[index], own)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from cdc_pipeline.gaps import Gap, GapKind, without_kinds
-from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
+from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.masks import stale_hash_gaps
 from cdc_pipeline.mirrors.model.source_tables import (
     SourceTable,
@@ -128,32 +127,23 @@ class MergedTablePlanner:
     ) -> None:
         state, source = self._draft.state(mirror), SourceTable(name, change.schema)
         known = None if state is None else state.source_table(name)
-        is_start = known is None or precedes_rows(event, known)
-        gaps = self._tables.gaps_of_start(change, event) if is_start else change.gaps
+        gaps = self._tables.gaps_of_start(change, event) if known is None else change.gaps
         if state is None:
             empty = MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), source_tables=())
             created = self._draft.create(with_sources(empty, (source,)).with_gaps(*gaps))
             record_effect(outcome, f"created {mirror} for the rows of {name}", created)
             return
-        before = state
         effect = f"{name} is merged into {mirror}"
-        if known is not None and is_start:
-            # its rows arrived before its CREATE TABLE: they are replayed (`changes.late_ddl`)
-            self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
-            if all(other.since is None for other in state.source_tables or () if other != known):
-                before = replace(state, gaps=without_kinds(state.gaps, GapKind.UNSEEN_TABLES))
-            effect = f"defined {name} and replayed the rows that had arrived before"
-        elif known is not None and change.if_not_exists:
+        if known is not None and change.if_not_exists:
             if not known.inferred or not fits_messages(source.schema, known.schema):
                 outcome.effects.append(f"{name} exists already")
                 return
-            source = replace(source, since=known.since)
             effect = f"{name} exists already; its definition is now known"
         elif known is not None:
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
             outcome.effects.append(f"deleted the former rows of {name}: the stream has no DROP or RENAME of it")
         others = tuple(other for other in state.source_tables or () if other.name != name)
-        after = self._change_definitions(state, before, (*others, source), (), (), event)
+        after = self._change_definitions(state, state, (*others, source), (), (), event)
         if gaps:
             self._draft.add_gaps(mirror, *gaps)
         record_effect(outcome, effect, self._draft.state(mirror) or after)

@@ -23,7 +23,6 @@ from cdc_pipeline.mirrors.model.steps import (
 )
 from cdc_pipeline.mirrors.planning.column_spellings import column_spellings, with_spellings
 from cdc_pipeline.mirrors.planning.inferred_schema import (
-    first_commit_ts,
     inferred_schema,
     undeclared_column_gaps,
     unseen_start,
@@ -159,7 +158,6 @@ class PlanDraft:
         kept: tuple[tuple[str, str], ...] = (),
         *,
         inherited_masks: Mapping[str, Mask] | None = None,
-        is_refilled: bool = False,
     ) -> MirrorState:
         """Changes the columns of the mirror. Returns its state: `after` with the masks of its columns.
 
@@ -167,7 +165,6 @@ class PlanDraft:
 
         event: the statement that changes them; None: a change of the pipeline, after which rows keep their values.
         inherited_masks: masks that columns take over from other columns.
-        is_refilled: the mirror is empty, and all of its rows are merged again.
         """
         masks = dict(before.masks)
         own = {
@@ -178,7 +175,7 @@ class PlanDraft:
         masked = self._rules.with_masks(after, {**(inherited_masks or {}), **own}).with_gaps(
             *stale_hash_gaps(origins, masks)
         )
-        if is_refilled or not before.schema.columns:
+        if not before.schema.columns:
             masked = self._rules.with_soft_delete(masked, self.key(masked))
         elif before.soft_delete_key is not None:
             masked = self._keep_soft_delete(before, masked, origins)
@@ -368,8 +365,7 @@ class PlanDraft:
             return self._fit_merged(name, state, groups)
         if state is None:
             schema = inferred_schema(groups)
-            since = first_commit_ts(groups)
-            state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", schema, True, since=since)
+            state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", schema, True)
             state = replace(state, gaps=replace_type_gaps((), schema.columns))
             return self.create(state.with_gaps(unseen_start(groups)))
         if state.inferred and not state.schema.columns:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import GapKind, statement_gap
-from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
 from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
@@ -62,10 +61,6 @@ class TablePlanner:
     def create(self, change: CreateTable, event: DdlEvent, outcome: DdlOutcome, *, inferred: bool = False) -> None:
         """Creates the mirror, or gives its definition to one that earlier rows created. `inferred`: of `MirrorState`."""
         name, schema = change.name, change.schema
-        existing = self._draft.state(name)
-        if existing is not None and precedes_rows(event, existing):
-            self._define_and_refill(existing, change, event, outcome, inferred=inferred)
-            return
         if change.if_not_exists and self._draft.exists(name):
             self._draft.flush_rows(name)
             self._learn_definition(name, schema, event, outcome)
@@ -92,20 +87,6 @@ class TablePlanner:
             return change.gaps
         return (*change.gaps, MAY_HAVE_EXISTED)
 
-    def _define_and_refill(
-        self, state: MirrorState, change: CreateTable, event: DdlEvent, outcome: DdlOutcome, *, inferred: bool
-    ) -> None:
-        """Empties a mirror whose rows arrived before its CREATE TABLE.
-
-        These rows are replayed under the definition (`changes.late_ddl`).
-        """
-        self._draft.steps.append(TruncateMirror(state))
-        gaps = self.gaps_of_start(change, event)
-        defined = replace(state, schema=change.schema, inferred=inferred, gaps=gaps, since=None)
-        defined = self._change_definition(state, defined, event, is_refilled=True)
-        self._draft.mark_empty(defined)
-        record_effect(outcome, f"defined {state.name} and replayed the rows that had arrived before", defined)
-
     def _learn_definition(self, name: TableName, schema: TableSchema, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Takes the definition from CREATE TABLE IF NOT EXISTS of an existing table.
 
@@ -117,15 +98,12 @@ class TablePlanner:
             outcome.effects.append(f"{name} exists already")
             return
         gaps = replace_type_gaps(state.gaps, schema.columns)
-        learnt = replace(state, schema=schema, inferred=False, since=None, gaps=gaps)
+        learnt = replace(state, schema=schema, inferred=False, gaps=gaps)
         learnt = self._change_definition(state, learnt, event)
         record_effect(outcome, f"{name} exists already; its definition is now known", learnt)
 
-    def _change_definition(
-        self, before: MirrorState, after: MirrorState, event: DdlEvent, *, is_refilled: bool = False
-    ) -> MirrorState:
-        origins = origins_by_name(before.schema, after.schema.columns)
-        return self._draft.change_columns(before, after, origins, event, is_refilled=is_refilled)
+    def _change_definition(self, before: MirrorState, after: MirrorState, event: DdlEvent) -> MirrorState:
+        return self._draft.change_columns(before, after, origins_by_name(before.schema, after.schema.columns), event)
 
     def create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Creates the table with the definition of another, if that is known."""
@@ -215,11 +193,6 @@ class TablePlanner:
         state = self._draft.state(old)
         assert state is not None  # the rows flushed above created it
         target = self._draft.state(new)
-        if target is not None and precedes_rows(event, target):
-            # its rows arrived before the RENAME: they are replayed into the renamed mirror
-            self._draft.steps.append(DropMirror(target, event.ddl_id))
-            self._draft.remove(new)
-            target = None
         if target is not None:
             refuse(self._draft, old, f"RENAME of {old} to {new}: {new} exists", event, outcome)
             return

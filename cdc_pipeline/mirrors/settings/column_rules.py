@@ -21,7 +21,7 @@ from cdc_pipeline.mirrors.model.computed_columns import (
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS, RETIRED_MARK, MirrorState
-from cdc_pipeline.mirrors.model.steps import ApplyRows, final_states
+from cdc_pipeline.mirrors.model.steps import final_states
 from cdc_pipeline.mirrors.settings.table_patterns import matches, matches_any
 from cdc_pipeline.stored_json import StoredJson
 
@@ -35,12 +35,6 @@ if TYPE_CHECKING:
 HAS_OWN_DELETED = Gap(
     GapKind.NAME_CONFLICT,
     f"soft_delete: the table has a column {DELETED} of its own, so deletes remove rows from the mirror",
-)
-
-HAS_OWN_COMMIT_TS = Gap(
-    GapKind.NAME_CONFLICT,
-    "the table has a column _commit_ts of its own, so the mirror does not store commit times: in a stream without "
-    "watermarks, the redelivery of an old change may overwrite a newer one",
 )
 
 
@@ -127,8 +121,6 @@ class ColumnRules:
             if mask is not None:
                 masks[column.name] = mask
         has_hashes = HASH in masks.values()
-        if state.has_own_commit_ts:
-            gaps.append(HAS_OWN_COMMIT_TS)
         masked = replace(state, masks=tuple(masks.items()), mask_key=self.mask_key if has_hashes else "")
         return masked.with_gaps(*gaps)
 
@@ -192,25 +184,6 @@ _RULES_JSON = StoredJson(tuple[ColumnRules, str])
 
 def _mask_gap(column: Column, message: str) -> Gap:
     return Gap(GapKind.MASK_DIFFERS, message, column.name)
-
-
-def require_commit_ts(steps: Iterable[Step], resolved_tso: int | None, pipeline: str) -> None:
-    """Raises LakeError if rows of a stream without watermarks would be merged into a mirror without `_commit_ts`.
-
-    Without watermarks an old change may be redelivered after newer ones, and only `_commit_ts` of the mirror's row shows it.
-    """
-    if resolved_tso is not None:
-        return
-    states = [step.state for step in steps if isinstance(step, ApplyRows)]
-    # a table with its own column of that name has a gap (OWN_COMMIT_TS) and does not stop the others
-    unordered = [state for state in states if "_commit_ts" not in state.metadata and not state.has_own_commit_ts]
-    names = sorted({str(state.name) for state in unordered})
-    if names:
-        raise LakeError(
-            "metadata_columns: _commit_ts is missing and the stream has no watermarks: the redelivery of an old change "
-            f"could overwrite a newer row of {', '.join(names)}. Add _commit_ts to metadata_columns",
-            pipeline=pipeline,
-        )
 
 
 def unknown_masked_columns(rules: ColumnRules, steps: Iterable[Step]) -> dict[TableName, list[str]]:

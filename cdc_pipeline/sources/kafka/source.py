@@ -152,7 +152,8 @@ class KafkaTopics:
         until = by_topic({planned.topic_partition: planned.end for planned in plan.ranges})
         start_id, range_id = digest(json.dumps(start)), digest(json.dumps(start), json.dumps(until))
         # without positions in a note, the run takes them from the lake and reads to the current end
-        return NewRecords(_summary(new), start_id, range_id, plan.offsets, {} if known is None else until)
+        topics = tuple(sorted({planned.topic for planned in new}))
+        return NewRecords(_summary(new), start_id, range_id, plan.offsets, {} if known is None else until, topics)
 
     def _plan(
         self, broker: Broker, known: Positions | None, until: Mapping[str, Mapping[str, int]] | None

@@ -10,7 +10,13 @@ import pytest
 from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.changes.progress import PublishedCut, published_cut, read_progress
+from cdc_pipeline.mirrors.changes.progress import (
+    PublishedCut,
+    StreamProgress,
+    published_cut,
+    read_progress,
+    with_ends,
+)
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON
 
 if TYPE_CHECKING:
@@ -88,29 +94,47 @@ def test_progress_from_a_cut_on_equals_the_full_progress(
     assert waiting or resolved == 9 or streams.new_row_changes == (9 if batch else 0)
 
 
+_SECOND = 1000 << 18
+
+
 @pytest.mark.parametrize(
-    ("exact", "newest", "resolved"),
+    ("applied", "unread", "ends"),
     [
-        (False, 25, None),
-        (True, 25, 25),
-        (True, None, 25),
-        # a later cut would apply the change again
-        (True, 26, None),
-        # DataWorks, whose numbers are no times
-        (True, 2**63 - 1, 25),
+        # nothing new in the source: above the newest; "quiet" has nothing since the cut
+        ({"quiet": 7}, (), {"busy": 9 * _SECOND + 1, "other": 3 * _SECOND + 1, "quiet": 7}),
+        ({}, ("busy",), {"busy": 8 * _SECOND, "other": 3 * _SECOND + 1}),
+        ({}, None, {"busy": 8 * _SECOND, "other": 2 * _SECOND}),
+        # ends never decrease
+        ({"busy": 9 * _SECOND}, ("busy",), {"busy": 9 * _SECOND, "other": 3 * _SECOND + 1}),
     ],
 )
-def test_after_a_cut_without_watermarks(
-    exact: bool, newest: int | None, resolved: int | None, spark: SparkSession, paths: LakePaths
+def test_the_ends_of_topics_without_tsos(
+    applied: dict[str, int], unread: tuple[str, ...] | None, ends: dict[str, int], spark: SparkSession, paths: LakePaths
 ) -> None:
-    """With the first TSO, every partition needs a watermark, also earlier ones."""
-    batches = [(1, False, [], 7, _RANGES[1:], {}, newest), (2, exact, [], 8, _NEW, {}, 99)]
-    spark.createDataFrame(batches, f"{_BATCHES}, newest_change BIGINT").write.format("delta").save(
-        paths.table("batches")
-    )
-    spark.createDataFrame(_WATERMARKS[1:], _TOPIC).write.format("delta").save(paths.table("watermarks"))
-    streams = read_progress(Lake(spark, paths), PublishedCut(1, None, 1, ()))
-    assert (streams.last_batch, streams.has_tsos, streams.resolved_tso) == (2, exact, resolved)
+    lake = _without_tsos(spark, paths, [("busy", 4 * _SECOND, None)])
+    streams = StreamProgress(2, False, None, None, ())
+    found = with_ends(lake, streams, PublishedCut(1, None, 0, (), ends=applied), lambda: unread)
+    assert (found.ends, found.oldest["busy"]) == (ends, 4 * _SECOND)
+
+
+def test_a_statement_of_canal_waits_for_the_other_topics(spark: SparkSession, paths: LakePaths) -> None:
+    """Threads build the topics of a batch, so a row before the statement may have a higher `ts` (canal-facts 49)."""
+    statement = 3 * _SECOND - 5
+    streams = StreamProgress(2, False, None, None, ())
+    for unread, end in ((("busy", "other"), statement), (("busy",), 8 * _SECOND)):
+        lake = _without_tsos(spark, LakePaths(f"{paths.root}/{len(unread)}", "shop"), [("busy", statement, 7)])
+        assert with_ends(lake, streams, unread=lambda unread=unread: unread).ends["busy"] == end  # type: ignore[misc]
+
+
+def _without_tsos(spark: SparkSession, paths: LakePaths, statements: list[tuple[str, int, int | None]]) -> Lake:
+    """`change_log` up to 9 s (busy) and 3 s (other) of the clock, in two batches."""
+    changes = [("busy", 5 * _SECOND, 1), ("busy", 9 * _SECOND, 2), ("other", 3 * _SECOND, 2)]
+    columns = "topic STRING, at BIGINT, batch_id BIGINT"
+    spark.createDataFrame(changes, columns).write.format("delta").save(paths.table("change_log"))
+    rows = [(topic, at, 1, number) for topic, at, number in statements]
+    found = spark.createDataFrame(rows, f"{columns}, message_id BIGINT")
+    found.write.format("delta").save(paths.table("ddl_history"))
+    return Lake(spark, paths)
 
 
 def test_the_newest_cut_is_found_with_and_without_its_writer_version(spark: SparkSession, paths: LakePaths) -> None:
@@ -129,8 +153,8 @@ def test_the_newest_cut_is_found_with_and_without_its_writer_version(spark: Spar
 def _cut(spark: SparkSession, cut_id: int) -> DataFrame:
     columns = (
         "cut_id BIGINT, resolved_tso BIGINT, last_batch BIGINT, pending BIGINT, selection STRING, "
-        "heartbeats MAP<STRING, BIGINT>"
+        "heartbeats MAP<STRING, BIGINT>, ends MAP<STRING, BIGINT>"
     )
     nothing = "ARRAY<STRUCT<database: STRING, `table`: STRING>>"
-    row = (cut_id, 25, 2, 0, SELECTION_JSON.to_json(ALL_TABLES), {}, [], [], [])
+    row = (cut_id, 25, 2, 0, SELECTION_JSON.to_json(ALL_TABLES), {}, {}, [], [], [])
     return spark.createDataFrame([row], f"{columns}, mirrors {nothing}, held {nothing}, sources {nothing}")

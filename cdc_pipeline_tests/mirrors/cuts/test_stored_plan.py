@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_pipeline.mirrors.changes.late_ddl import Replay
 from pydantic_core import PydanticSerializationError
 
 from cdc_pipeline.errors import LakeError
@@ -15,7 +16,6 @@ from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.tables.ddl_history import APPLIED
 from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
 from cdc_pipeline.mirrors.changes.late_changes import Breach, LateChanges
-from cdc_pipeline.mirrors.changes.late_ddl import Replay
 from cdc_pipeline.mirrors.changes.segments import Evidence
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_planning import row_sets

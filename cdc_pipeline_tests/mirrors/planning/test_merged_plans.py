@@ -10,10 +10,8 @@ from cdc_pipeline.assets.nodes import mirror_lineage
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry
-from cdc_pipeline.mirrors.changes.late_ddl import Replay, tables_to_replay
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.row_key import key_columns
-from cdc_pipeline.mirrors.model.source_tables import SourceTableName
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
@@ -144,17 +142,6 @@ def test_an_added_timestamp_may_have_a_value_in_older_rows() -> None:
     rows = (_rows("s1.o1", 2, "id:int v:varchar(20)"),)
     _, plan = planned(ONE, TWO, "ALTER TABLE s1.o1 ADD COLUMN n INT, ADD COLUMN at TIMESTAMP", groups=rows)
     assert "rows of s1.o1: at<-default" in [_words(step) for step in plan.steps]
-
-
-def test_rows_that_arrive_before_their_ddl_are_replayed() -> None:
-    state, _ = planned(groups=(_rows("s1.o1", 9, "id:int v:int"), _rows("s2.o1", 2, "id:int v:int")))
-    assert state is not None
-    events = _mirrored(ONE, TWO, "TRUNCATE TABLE s3.o1", exact=False)
-    found = tables_to_replay(events, {MIRROR: state}.get, lambda state: False)
-    names = [SourceTableName(MIRROR, TableName(*name.split("."))) for name in ("s1.o1", "s2.o1", "s3.o1")]
-    always = Replay(-1, -1, True)
-    assert found == {names[0]: always, names[1]: always, names[2]: Replay(tso(3), events[2].ts or 0, True)}
-    assert tables_to_replay(_mirrored(ONE), {MIRROR: state}.get, lambda state: False) == {}
 
 
 def test_a_masked_column_stays_masked_under_its_new_name() -> None:

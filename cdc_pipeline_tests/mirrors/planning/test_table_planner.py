@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.dialects.message_types import MessageTypes
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.model.steps import DeleteRows
@@ -68,17 +67,6 @@ def test_a_table_that_may_have_existed(statements: tuple[str, ...], dialect: str
 def test_a_table_like_one_that_may_have_existed_is_new() -> None:
     _, draft = _planned(_NEW, "CREATE TABLE other LIKE t")
     assert list(gap_texts(_state(draft, _OTHER).gaps)) == []
-
-
-def test_a_statement_whose_rows_came_first() -> None:
-    """They are replayed, and rows from before it may be missing."""
-    group = replace(row_group(_T, 0), dialect="canal", types=MessageTypes({"id": "int"}), first_commit_ts=1 << 60)
-    draft = PlanDraft([group], lambda name: None, frozenset(), 1, "UTC")
-    Planner(draft).plan([])
-    again = PlanDraft([], {_T: _state(draft)}.get, frozenset({_T}), 2, "UTC")
-    Planner(again).plan([replace(ddl_event(1, _NEW), dialect="canal", exact_ts=False)])
-    state = _state(again)
-    assert (state.inferred, list(gap_texts(state.gaps))) == (False, [_MAY_HAVE_EXISTED])
 
 
 def test_an_exchange_with_a_table_without_a_mirror() -> None:

@@ -59,7 +59,6 @@ def _rows(source: str, segment: int, columns: str) -> RowGroup:
         has_after=True,
         position=(1, "t", 0, 0),
         is_insert=True,
-        first_commit_ts=tso(segment) + 1,
         types=MessageTypes(types),
         source=TableName(*source.split(".")),
     )
