@@ -73,7 +73,7 @@ def delta_differences(schema: StructType, state: MirrorState) -> list[str]:
 def ddl_differences(state: MirrorState, statement: Row | None) -> list[str]:
     """Differences between the mirror's definition and the table after its newest statement (None: none was seen).
 
-    Ignores definitions inferred from rows, and columns with the gap `untold_column`.
+    Ignores definitions inferred from rows, and columns with the gap `undeclared_column`.
     """
     if statement is None or state.inferred:
         return []
