@@ -29,14 +29,14 @@ BATCHES_SCHEMA = (
 
 @dataclass(frozen=True)
 class ChangeSpan:
-    """Bounds of `commit_ts` in some batches. They may show without a Spark job that no row change is late or pending."""
+    """The lowest and highest `commit_ts` of some batches. They show without Spark that no row change is late or pending."""
 
     oldest: int
     newest: int
 
 
 def read_change_span(lake: Lake, after_batch: int, last_batch: int) -> ChangeSpan | None:
-    """The span of the batches above `after_batch`, up to `last_batch`; None if they have no row changes."""
+    """The lowest and highest `commit_ts` of the batches after `after_batch` to `last_batch`; None without row changes."""
     columns = ["oldest_change", "newest_change"]
     batches = read_rows(
         lake, "batches", ("batch_id", ">", after_batch), ("batch_id", "<=", last_batch), columns=columns
