@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.stored_json import StoredJson
@@ -15,82 +15,82 @@ if TYPE_CHECKING:
 
 
 class GapKind(Enum):
-    """Why a mirror may differ from upstream. Lakes store the values, so they must not change."""
+    """Why a mirror may differ from upstream. Lakes store the name in lower case, so a member must not be renamed."""
+
+    _generate_next_value_ = staticmethod(lambda name, start, count, last_values: name.lower())
 
     # start of a mirror
-    UNSEEN_START = "unseen_start"
+    UNSEEN_START = auto()
     """No CREATE TABLE was seen."""
-    UNSEEN_TABLES = "unseen_tables"
+    UNSEEN_TABLES = auto()
     """No CREATE TABLE was seen for some source tables of a merged mirror."""
-    NOT_INCLUDED_BEFORE = "not_included_before"
+    NOT_INCLUDED_BEFORE = auto()
     """Earlier selections excluded the table, so its earlier rows are missing."""
-    FILLED_BY_QUERY = "rows_of_query"
+    FILLED_BY_QUERY = auto()
     """The table was filled by a query (CREATE TABLE … SELECT), or from a table without a mirror."""
 
     # statements
-    DDL_NOT_APPLIED = "ddl_not_applied"
-    LATE_DDL = "late_ddl"
-    HELD = "held"
+    DDL_NOT_APPLIED = auto()
+    LATE_DDL = auto()
+    HELD = auto()
     """`ddl_policy` holds a statement of the table."""
-    QUARANTINED = "put_aside"
+    QUARANTINED = auto()
     """The table is quarantined: its steps failed repeatedly. A rebuild ends the quarantine."""
 
-    UNSURE_ORDER = "unsure_order"
-    """The order of changes from several partitions is unknown."""
-
-    UNKNOWN_DUPLICATES = "unsure_copies"
-    """Equal changes of a keyless table may be redeliveries."""
-
     # records and rows
-    DEAD_LETTERS = "dead_letters"
-    BAD_VALUES = "bad_values"
+    UNSURE_ORDER = auto()
+    """The order of changes from several partitions is unknown."""
+    UNKNOWN_DUPLICATES = auto()
+    """Equal changes of a keyless table may be redeliveries."""
+    DEAD_LETTERS = auto()
+    BAD_VALUES = auto()
     """Rows with values that their column types cannot hold."""
-    LATE_CHANGES = "late_changes"
-    HANDLE_KEY_ONLY = "handle_key_only"
-    UNKNOWN_ROWS = "unknown_rows"
+    LATE_CHANGES = auto()
+    HANDLE_KEY_ONLY = auto()
+    UNKNOWN_ROWS = auto()
     """Partial row images for rows that are not in the mirror."""
-    UNSURE_UPDATES = "unsure_updates"
+    UNSURE_UPDATES = auto()
     """UPDATEs of a keyless table whose before image is not certain."""
-    UNSURE_PARTITION = "unsure_partition"
+    UNSURE_PARTITION = auto()
     """Unknown whether rows belong to a table partition that was truncated, dropped or exchanged."""
-    NOT_RESTORED = "not_restored"
+    NOT_RESTORED = auto()
     """RECOVER or FLASHBACK did not restore all rows or columns of the table."""
 
     # columns
-    UNDECLARED_COLUMN = "untold_column"
+    UNDECLARED_COLUMN = auto()
     """Rows have the column, but no DDL declares it."""
-    CONTRADICTORY_TYPES = "contradictory_types"
+    CONTRADICTORY_TYPES = auto()
     """Messages name two types for a column that contradict each other."""
-    UNCLEAR_TYPE = "unclear_type"
+    UNCLEAR_TYPE = auto()
     """The type is known from messages only, and not completely."""
-    VIRTUAL_NOT_SENT = "virtual_not_sent"
-    PARTIAL_IMAGES = "partial_images"
+    VIRTUAL_NOT_SENT = auto()
+    PARTIAL_IMAGES = auto()
     """Row images without the column."""
-    ABSENT_DEFAULT = "absent_default"
+    ABSENT_DEFAULT = auto()
     """Row images without the column, whose default is unknown."""
-    UNSURE_CONVERSION = "unsure_conversion"
+    UNSURE_CONVERSION = auto()
     """A type change may have converted values differently upstream."""
-    NO_EXACT_EQUIVALENT = "no_sure_equal"
+    NO_EXACT_EQUIVALENT = auto()
     """Values without an exact equivalent in the new type."""
-    NULL_IN_OLDER_ROWS = "null_in_older_rows"
-    NOT_COMPUTED = "not_computed"
+    NULL_IN_OLDER_ROWS = auto()
+    NOT_COMPUTED = auto()
     """Older rows lack the values of a generated column."""
-    UNSURE_FORMULA = "unsure_formula"
+    UNSURE_FORMULA = auto()
     """The value that upstream computes is uncertain or missing for some rows."""
-    DAMAGED_TEXT = "damaged_text"
-    AMBIGUOUS_TIME = "shown_twice"
+    DAMAGED_TEXT = auto()
+    AMBIGUOUS_TIME = auto()
     """TIMESTAMP texts that are the local time of two instants (end of daylight saving time)."""
-    NONEXISTENT_TIME = "never_shown"
+    NONEXISTENT_TIME = auto()
     """TIMESTAMP texts that do not exist in the time zone (start of daylight saving time)."""
-    TABLES_DIFFER = "tables_differ"
+    TABLES_DIFFER = auto()
     """The source tables of a merged mirror define the column differently."""
-    KEYS_DIFFER = "keys_differ"
+    KEYS_DIFFER = auto()
     """The source tables of a merged mirror have different keys."""
-    MASK_DIFFERS = "masked_otherwise"
+    MASK_DIFFERS = auto()
     """The mask differs from the declared one."""
-    HASHED_AS_OTHER_TYPE = "hashed_as_before"
+    HASHED_AS_OTHER_TYPE = auto()
     """Values were hashed as another type."""
-    NAME_CONFLICT = "own_column"
+    NAME_CONFLICT = auto()
     """An upstream column has the name of a metadata or computed column and replaces it."""
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.markdown import check_result
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.lake.delta import Commit, appended_rows
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
@@ -23,6 +22,7 @@ from cdc_pipeline.spark.few_rows import small_query
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import dagster as dg
     from pyspark.sql import Column
 
     from cdc_pipeline.dialects.decoded_tables import DecodedBatch
@@ -42,18 +42,13 @@ def balance_result(lake: Lake, batches: Sequence[DecodedBatch], key: dg.AssetKey
     Compares the counts of the decoder with the records in the raw snapshot, and with the rows in each table.
     """
     errors = [
-        f"batch {batch.batch_id} ({code_span(_offsets(batch))}): {_equation(batch)}"
+        f"batch {batch.batch_id} ({_offsets(batch)}): {_equation(batch)}"
         for batch in batches
         if not batch.counts.is_balanced
     ]
     errors += _differences(lake, batches)
-    return dg.AssetCheckResult(
-        check_name=BALANCE,
-        asset_key=key,
-        passed=not errors,
-        description=f"{'; '.join(errors)}. {_ADVICE.format(pipeline=lake.paths.pipeline)}" if errors else None,
-        metadata={f"batch {batch.batch_id}": _equation(batch) for batch in batches},
-    )
+    equations = {f"batch {batch.batch_id}": _equation(batch) for batch in batches}
+    return check_result(BALANCE, key, errors, _ADVICE.format(pipeline=lake.paths.pipeline), equations, is_error=True)
 
 
 def _offsets(batch: DecodedBatch) -> str:
@@ -94,7 +89,7 @@ def _differences(lake: Lake, batches: Sequence[DecodedBatch]) -> list[str]:
     actual = {(row["table"], row["batch_id"]): row["count"] for row in counts}
     offsets = {batch.batch_id: _offsets(batch) for batch in batches}
     return [
-        f"batch {batch_id} ({code_span(offsets[batch_id])}): {table} has {rows} rows, but the decoder counted {count}"
+        f"batch {batch_id} ({offsets[batch_id]}): {table} has {rows} rows, but the decoder counted {count}"
         for table, (_, expected) in suspects.items()
         for batch_id, count in expected.items()
         if (rows := actual.get((table, batch_id), 0)) != count
@@ -119,19 +114,12 @@ def _count_by_batch(batches: Sequence[DecodedBatch], *kinds: str) -> dict[int, i
 def cut_balance_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Fails if a decoded row change is neither applied, late, filtered nor pending, or is counted twice."""
     if not lake.exists("consistent_cuts"):
-        return dg.AssetCheckResult(check_name=BALANCE, asset_key=key, passed=True, metadata={"cuts": 0})
+        return check_result(BALANCE, key, [], "", {"cuts": 0}, is_error=True)
     balance = lake_balance(lake)
     equation = (
         f"{balance.decoded} row changes = {balance.in_cuts} in cuts + {balance.late} late + {balance.filtered} filtered + "
         f"{balance.pending} pending"
     )
-    return dg.AssetCheckResult(
-        check_name=BALANCE,
-        asset_key=key,
-        passed=balance.is_balanced,
-        description=None
-        if balance.is_balanced
-        else f"does not add up over all cuts since the newest rebuild: {equation}. "
-        + _ADVICE.format(pipeline=lake.paths.pipeline),
-        metadata={"all_cuts": equation},
-    )
+    problems = [] if balance.is_balanced else [f"does not add up over all cuts since the newest rebuild: {equation}"]
+    advice = _ADVICE.format(pipeline=lake.paths.pipeline)
+    return check_result(BALANCE, key, problems, advice, {"all_cuts": equation}, is_error=True)

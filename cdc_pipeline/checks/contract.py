@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.markdown import check_result
 from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.contracts.validation import breaches_of_counts, rule_counts, wrong_types
 from cdc_pipeline.dialects.shapes import Shape, first_place, shape_number
@@ -19,6 +18,7 @@ from cdc_pipeline.spark.few_rows import is_small, small_query
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import dagster as dg
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.contracts.validation import Breach
@@ -89,19 +89,17 @@ def _validate(table: str, rows: DataFrame) -> tuple[int, tuple[Breach, ...], tup
 
 def contract_result(validation: TableValidation, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Fails if rows break a rule that the decoder should have enforced. Blocks downstream assets."""
-    return dg.AssetCheckResult(
-        check_name=CONTRACT,
-        asset_key=key,
-        passed=not validation.errors,
-        description=None
-        if not validation.errors
-        else "; ".join(
-            f"{validation.table} has {breach.count} rows that break {breach.rule}{_example(breach)}"
+    return check_result(
+        CONTRACT,
+        key,
+        [
+            f"{validation.table} has {breach.count} rows that break {breach.rule}"
+            + "".join(f", for example {example}" for example in breach.examples[:1])
             for breach in validation.errors
-        )
-        + ". The decoder should have rejected these records: this is a bug in cdc_pipeline, report it with the records' "
+        ],
+        "The decoder should have rejected these records: this is a bug in cdc_pipeline, report it with the records' "
         "bytes from raw_topic_snapshot. Downstream assets were not updated",
-        metadata={
+        {
             "rows": validation.rows,
             "validated": validation.validated,
             **{
@@ -109,11 +107,8 @@ def contract_result(validation: TableValidation, key: dg.AssetKey) -> dg.AssetCh
                 for breach in validation.errors
             },
         },
+        is_error=True,
     )
-
-
-def _example(breach: Breach) -> str:
-    return f", for example {code_span(breach.examples[0])}" if breach.examples else ""
 
 
 def _columns(table: str, existing: Sequence[str]) -> list[str]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import dagster as dg
-
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.markdown import check_result
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
 from cdc_pipeline.mysql.ddl.shown_statement import without_literals
@@ -14,6 +12,8 @@ from cdc_pipeline.positions import POSITION, Position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import dagster as dg
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.lake.recent_answers import RecentAnswers
@@ -38,20 +38,16 @@ def ddl_applied_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> d
         ]
         return sorted(found, key=lambda row: (row["commit_ts"], row["offset"]))
 
-    unapplied = recent.ask(lake, "ddl_history", read_unapplied)
+    unapplied = recent.cached_query("statements not applied", lake.state("ddl_history"), read_unapplied)
     rows, count = unapplied[:_SHOWN], len(unapplied)
-    return dg.AssetCheckResult(
-        check_name=DDL_APPLIED,
-        asset_key=key,
-        passed=not rows,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=None
-        if not rows
-        else f"{count} DDL statement(s) {NOT_APPLIED} or held, the first at {code_span(_position(rows[0]))}. To apply held "
-        f"statements, run {name}_approve_ddl, or {name}_rebuild if the table is quarantined. For the "
+    return check_result(
+        DDL_APPLIED,
+        key,
+        [f"{count} DDL statement(s) {NOT_APPLIED} or held, the first at {_position(row)}" for row in rows[:1]],
+        f"To apply held statements, run {name}_approve_ddl, or {name}_rebuild if the table is quarantined. For the "
         f"others, run {name}_ddl_dry_run, read `cdc-pipeline docs ddl` and compare their tables with upstream",
         # the effect of a held statement repeats the gap of its table
-        metadata={
+        {
             _position(row): without_literals(row["sql"])
             + (" (held)" if row["status"] == HELD else f" ({without_literals(row['effect'])})")
             for row in rows
@@ -70,28 +66,18 @@ def no_gaps_result(report: CutReport, key: dg.AssetKey) -> dg.AssetCheckResult:
     # a quarantined table may have no mirror
     quarantined = {str(table.name): str(table.gap) for table in report.held if table.error}
     gaps |= {name: gap for name, gap in quarantined.items() if name not in gaps}
-    return dg.AssetCheckResult(
-        check_name=NO_GAPS,
-        asset_key=key,
-        passed=not gaps,
-        severity=dg.AssetCheckSeverity.ERROR if quarantined else dg.AssetCheckSeverity.WARN,
-        description=_advice(pipeline, {**quarantined, **gaps}, quarantined) if gaps else None,
-        metadata=dict(gaps),
-    )
-
-
-def _advice(pipeline: str, gaps: Mapping[str, str], quarantined: Mapping[str, str]) -> str:
-    name, gap = next(iter(gaps.items()))
-    summary = f"{len(gaps)} mirror(s) have gaps, for example {code_span(f'{name}: {_short(gap)}')}. "
-    if quarantined:
-        return summary + (
-            f"{len(quarantined)} table(s) are quarantined: resolve the error, then run {pipeline}_rebuild with their names "
-            "in tables (`cdc-pipeline docs operations quarantined`)"
-        )
-    return summary + (
-        f"Run {pipeline}_release_dead_letters for dead letters, {pipeline}_rebuild for late changes, "
-        f"{pipeline}_approve_ddl for held statements. For other reasons read "
-        "`cdc-pipeline docs operations gaps`"
+    examples = [*{**quarantined, **gaps}.items()][:1]
+    return check_result(
+        NO_GAPS,
+        key,
+        [f"{len(gaps)} mirror(s) have gaps, for example {name}: {_short(gap)}" for name, gap in examples],
+        f"{len(quarantined)} table(s) are quarantined: resolve the error, then run {pipeline}_rebuild with their names "
+        "in tables (`cdc-pipeline docs operations quarantined`)"
+        if quarantined
+        else f"Run {pipeline}_release_dead_letters for dead letters, {pipeline}_rebuild for late changes, "
+        f"{pipeline}_approve_ddl for held statements. For other reasons read `cdc-pipeline docs operations gaps`",
+        gaps,
+        is_error=bool(quarantined),
     )
 
 

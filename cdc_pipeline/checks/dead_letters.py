@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import dagster as dg
 from pyspark.sql import functions as F
 
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.markdown import check_result
 from cdc_pipeline.lake.control_tables import is_empty
 
 if TYPE_CHECKING:
+    import dagster as dg
     from pyspark.sql import Row
 
     from cdc_pipeline.lake.lake import Lake
@@ -36,19 +36,15 @@ def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> 
         by_rule = lake.read(_TABLE).groupBy("rule").agg(F.count("*").alias("count"), tables, examples)
         return by_rule.orderBy("rule").collect()
 
-    rules = recent.ask(lake, _TABLE, count_by_rule)
-    return dg.AssetCheckResult(
-        check_name=NO_DEAD_LETTERS,
-        asset_key=key,
-        passed=not rules,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=None
-        if not rules
-        else "; ".join(f"{row['rule']}: {row['count']}, for example {code_span(row['examples'][0])}" for row in rules)
-        + f". The table dead_letters has reasons and bytes (cdc-pipeline letters). To decode them again, unchanged or with "
+    rules = recent.cached_query("dead letters by rule", lake.state(_TABLE), count_by_rule)
+    return check_result(
+        NO_DEAD_LETTERS,
+        key,
+        [f"{row['rule']}: {row['count']}, for example {row['examples'][0]}" for row in rules],
+        "The table dead_letters has reasons and bytes (cdc-pipeline letters). To decode them again, unchanged or with "
         f"replacement messages, run {lake.paths.pipeline}_release_dead_letters. A topic without Canal-JSON: remove it from "
         "source.topics and list it in source.ended",
-        metadata={
+        {
             row["rule"]: f"{row['count']} of {', '.join(row['tables'])}, for example {', '.join(row['examples'])}"
             for row in rules
         },

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import dagster as dg
+from typing import TYPE_CHECKING
 
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.markdown import check_result
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 NO_FAILED_ATTEMPTS = "no_failed_attempts"
 
 
 def attempt_result(key: dg.AssetKey, failure: str | None = None, attempt: int = 0) -> dg.AssetCheckResult:
     """Warns if the newest attempt failed with an error that a later one may not meet. `attempt`: failures in a row."""
-    return dg.AssetCheckResult(
-        check_name=NO_FAILED_ATTEMPTS,
-        asset_key=key,
-        passed=failure is None,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=failure and code_span(failure),
-        metadata={"failed_attempts": attempt},
-    )
+    return check_result(NO_FAILED_ATTEMPTS, key, [] if failure is None else [failure], "", {"failed_attempts": attempt})

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import dagster as dg
-
 from cdc_pipeline.checks.field_notes import read_notes, write_notes
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.markdown import check_result
 from cdc_pipeline.contracts.validation import find_breaches
 from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS
 from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
@@ -16,6 +14,8 @@ from cdc_pipeline.spark.few_rows import small_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    import dagster as dg
 
     from cdc_pipeline.checks.contract import TableValidation
     from cdc_pipeline.contracts.validation import Breach
@@ -56,17 +56,13 @@ def field_rules_result(
         before, notes = notes, notes.extended(max(batches), selected, found)
         if notes.shapes != before.shapes or found:
             write_notes(lake.paths, notes)
-    return dg.AssetCheckResult(
-        check_name=FIELD_RULES,
-        asset_key=key,
-        passed=not notes.warned,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=None
-        if not notes.warned
-        else "; ".join(f"{one.rule}: {one.count}, for example {code_span(one.places[0])}" for one in notes.warned)
-        + ". These messages were accepted. `cdc-pipeline docs dialects all field rules` lists the rules with the clause of "
-        "each document",
-        metadata={
+    return check_result(
+        FIELD_RULES,
+        key,
+        [f"{one.rule}: {one.count}, for example {one.places[0]}" for one in notes.warned],
+        "These messages were accepted. `cdc-pipeline docs dialects all field rules` lists the rules with the clause of each "
+        "document",
+        {
             "shapes": len(notes.shapes),
             **{
                 warned.rule: f"{warned.count}, expected: {warned.expected}; for example {', '.join(warned.places)}"

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.markdown import check_result
 
 if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 FRESH = "fresh"
+_AHEAD = (
+    "Compare the clocks of this machine and of the upstream. If a watermark is wrong, run the rebuild without tables "
+    '(docs/operations.md, "A watermark from the future")'
+)
+_BEHIND = (
+    "Check the checkpoint of the changefeed (or the DataWorks synchronization task), the sensor and runs of this pipeline, "
+    "and with Kafka the check no_open_transactions"
+)
 
 
 @dataclass(frozen=True)
@@ -63,23 +71,10 @@ def fresh_result(
     is_ahead = age is not None and age < timedelta()
     failed = age is not None and limits.fail is not None and (is_ahead or age >= limits.fail)
     warned = age is not None and (is_ahead or (limits.warn is not None and age >= limits.warn))
-    return dg.AssetCheckResult(
-        check_name=FRESH,
-        asset_key=key,
-        passed=not failed and not warned,
-        severity=dg.AssetCheckSeverity.ERROR if failed else dg.AssetCheckSeverity.WARN,
-        description=None
-        if not failed and not warned
-        else f"the cut is {-(age or timedelta())} later than the clock. Compare the clocks of this machine and of the "
-        'upstream. If a watermark is wrong, run the rebuild without tables (docs/operations.md, "A watermark from the '
-        'future")'
-        if is_ahead
-        else f"the mirrors lag by {age}: {code_span(report.streams.blocking_reason())}. Check the checkpoint of the "
-        "changefeed (or the DataWorks synchronization task), the sensor and runs of this pipeline, and with Kafka the check "
-        "no_open_transactions",
-        metadata={
-            "lag_seconds": -1.0 if age is None else round(age.total_seconds(), 1),
-            "warn_after": str(limits.warn),
-            "fail_after": str(limits.fail),
-        },
-    )
+    if is_ahead:
+        problem, advice = f"the cut is {-(age or timedelta())} later than the clock", _AHEAD
+    else:
+        problem, advice = f"the mirrors lag by {age}: {report.streams.blocking_reason()}", _BEHIND
+    seconds = -1.0 if age is None else round(age.total_seconds(), 1)
+    metadata = {"lag_seconds": seconds, "warn_after": str(limits.warn), "fail_after": str(limits.fail)}
+    return check_result(FRESH, key, [problem] if failed or warned else [], advice, metadata, is_error=failed)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-import dagster as dg
-
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.markdown import check_result
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.positions import offsets_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import dagster as dg
 
     from cdc_pipeline.lake.lake import Lake
 
@@ -30,17 +30,13 @@ def lost_offsets_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
         f"{row['batch_id']}"
         for row in rows
     }
-    return dg.AssetCheckResult(
-        check_name=NO_LOST_OFFSETS,
-        asset_key=key,
-        passed=not rows,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=None
-        if not rows
-        else f"{_loss(rows)}, the first in {code_span(next(iter(skipped)))}: "
-        f"{next(iter(skipped.values()))}. Only a new snapshot of the upstream tables has their "
-        "changes. Set retention.ms of the topic above the longest downtime of the pipeline",
-        metadata=dict(skipped),
+    return check_result(
+        NO_LOST_OFFSETS,
+        key,
+        [f"{_loss(rows)}, the first in {where}: {offsets}" for where, offsets in [*skipped.items()][:1]],
+        "Only a new snapshot of the upstream tables has their changes. Set retention.ms of the topic above the longest "
+        "downtime of the pipeline",
+        skipped,
     )
 
 

@@ -7,6 +7,12 @@ Descriptions of assets, of columns in a column schema and of check results are M
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 
 def code_span(text: object) -> str:
@@ -19,3 +25,28 @@ def code_span(text: object) -> str:
         content = f" {content} "
     fence = "`" * (max(map(len, re.findall("`+", content)), default=0) + 1)
     return f"{fence}{content}{fence}"
+
+
+def check_result(
+    name: str,
+    key: dg.AssetKey,
+    problems: Iterable[str],
+    advice: str,
+    metadata: Mapping[str, Any],
+    *,
+    is_error: bool = False,
+) -> dg.AssetCheckResult:
+    """The result of a check, which passes without problems. `is_error`: it fails, if not it warns.
+
+    `problems` may quote upstream, `advice` must not.
+    """
+    found = list(problems)
+    description = f"{code_span('; '.join(found))}. {advice}".removesuffix(". ")
+    return dg.AssetCheckResult(
+        check_name=name,
+        asset_key=key,
+        passed=not found,
+        severity=dg.AssetCheckSeverity.ERROR if is_error else dg.AssetCheckSeverity.WARN,
+        description=description if found else None,
+        metadata=metadata,
+    )

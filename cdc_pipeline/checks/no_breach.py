@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-import dagster as dg
-
+from cdc_pipeline.checks.markdown import check_result
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 from cdc_pipeline.positions import POSITION, Position
 
 if TYPE_CHECKING:
+    import dagster as dg
+
     from cdc_pipeline.lake.lake import Lake
 
 
@@ -31,17 +32,16 @@ def no_breach_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
             if cut["cut_id"] >= rebuilt.get(name, 0):
                 breaches[".".join(name)].append(breach)
     total = sum(breach["changes"] for found in breaches.values() for breach in found)
-    return dg.AssetCheckResult(
-        check_name=NO_BREACH,
-        asset_key=key,
-        passed=not breaches,
-        description=None
-        if not breaches
-        else f"{total} change(s) arrived after a watermark with a higher TSO. They are in change_log, but in no mirror. "
+    return check_result(
+        NO_BREACH,
+        key,
+        [f"{total} change(s) arrived after a watermark with a higher TSO"] if breaches else [],
+        "They are in change_log, but in no mirror. "
         f"Run {lake.paths.pipeline}_rebuild to apply them, and find out what broke the order of the stream",
-        metadata={
+        {
             name: f"{sum(breach['changes'] for breach in found)} change(s), the first at "
             f"{Position(*(found[0][column] for column in POSITION))}"
             for name, found in sorted(breaches.items())
         },
+        is_error=True,
     )

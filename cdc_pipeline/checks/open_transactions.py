@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import dagster as dg
-
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.markdown import check_result
 
 if TYPE_CHECKING:
+    import dagster as dg
+
     from cdc_pipeline.sources.source import Intake
 
 NO_OPEN_TRANSACTIONS = "no_open_transactions"
@@ -30,14 +30,8 @@ def open_transactions_result(intake: Intake, key: dg.AssetKey) -> dg.AssetCheckR
     if overdue:
         problems.append(
             f"{len(overdue)} partitions are held back by a transaction that has been open for 15 minutes or more, the first "
-            f"is {code_span(overdue[0])}. Records from the last stable offset on are read after the transaction ends. Check "
+            f"is {overdue[0]}. Records from the last stable offset on are read after the transaction ends. Check "
             "its producer; kafka-transactions.sh lists and aborts hanging transactions"
         )
-    return dg.AssetCheckResult(
-        check_name=NO_OPEN_TRANSACTIONS,
-        asset_key=key,
-        passed=not problems,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=". ".join(problems) or None,
-        metadata={f"{found.topic}/{found.partition}": found.offsets for found in held[:_SHOWN]},
-    )
+    metadata = {f"{found.topic}/{found.partition}": found.offsets for found in held[:_SHOWN]}
+    return check_result(NO_OPEN_TRANSACTIONS, key, problems, "", metadata)

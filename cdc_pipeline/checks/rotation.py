@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.markdown import check_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -67,11 +67,6 @@ def tables_result(
     check: str, key: dg.AssetKey, errors: Mapping[str, str], advice: str, checked: dg.MetadataValue
 ) -> dg.AssetCheckResult:
     """The result of a check over tables. `errors`: failed table → error; `checked`: summary of what was read."""
-    examples = "; ".join(code_span(f"{name}: {error}") for name, error in list(errors.items())[:3])
-    return dg.AssetCheckResult(
-        check_name=check,
-        asset_key=key,
-        passed=not errors,
-        description=f"{examples}. {advice}" if errors else None,
-        metadata={**errors, WRONG_TABLES: dg.MetadataValue.json(sorted(errors)), "checked": checked},
-    )
+    examples = [f"{name}: {error}" for name, error in [*errors.items()][:3]]
+    metadata = {**errors, WRONG_TABLES: dg.MetadataValue.json(sorted(errors)), "checked": checked}
+    return check_result(check, key, examples, advice, metadata, is_error=True)

@@ -45,7 +45,8 @@ def schema_result(
     # a run without a new cut checks only previous failures
     others = list(entries) if report.published else []
     selected = next_in_rotation(first, others, report.cut_id, min(len(first) + _MOST_UNCHANGED, _MOST_TABLES))
-    statements = recent.ask(lake, "ddl_history", lambda: _newest_statements(lake, selected), frozenset(selected))
+    version = lake.state("ddl_history"), frozenset(selected)
+    statements = recent.cached_query("newest statements", version, lambda: _newest_statements(lake, selected))
     errors: dict[str, str] = {}
     for name in selected:
         table = table_state(lake.spark, entries[name].path)
@@ -73,7 +74,7 @@ def delta_differences(schema: StructType, state: MirrorState) -> list[str]:
 def ddl_differences(state: MirrorState, statement: Row | None) -> list[str]:
     """Differences between the mirror's definition and the table after its newest statement (None: none was seen).
 
-    Ignores definitions inferred from rows, and columns with the gap `untold_column`.
+    Ignores definitions inferred from rows, and columns with the gap `undeclared_column`.
     """
     if statement is None or state.inferred:
         return []

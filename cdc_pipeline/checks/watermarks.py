@@ -6,11 +6,10 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-import dagster as dg
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.markdown import check_result
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
@@ -20,6 +19,7 @@ from cdc_pipeline.spark.few_rows import small_query
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import dagster as dg
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.lake.lake import Lake
@@ -53,14 +53,9 @@ def watermarks_result(lake: Lake, batches: Sequence[int], count: int, key: dg.As
     }
     if len(regressions) > _SHOWN:
         problems["more"] = f"{len(regressions)} regressions in total"
-    return dg.AssetCheckResult(
-        check_name=WATERMARKS_ADVANCE,
-        asset_key=key,
-        passed=not problems,
-        severity=dg.AssetCheckSeverity.WARN,
-        description="; ".join(f"{code_span(at)}: {problem}" for at, problem in list(problems.items())[:3]) or None,
-        metadata={**problems, "watermark_lag_seconds": round(streams.held_back_ms / 1000, 1)},
-    )
+    shown = [f"{at}: {problem}" for at, problem in [*problems.items()][:3]]
+    metadata = {**problems, "watermark_lag_seconds": round(streams.held_back_ms / 1000, 1)}
+    return check_result(WATERMARKS_ADVANCE, key, shown, "", metadata)
 
 
 def _regressions(lake: Lake, batches: Sequence[int], count: int) -> list[tuple[str, str]]:

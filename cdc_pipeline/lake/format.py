@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
 
 
-LAKE_FORMAT = 1
+LAKE_FORMAT = 2
 _PROPERTY = "cdc.lake_format"
 _RAW = "raw_topic_snapshot"
 

@@ -1,4 +1,4 @@
-"""Answers of queries over whole tables, kept by a process that ingests several batches while the tables do not change."""
+"""Results of queries over whole tables, kept by a process that ingests several batches while the tables do not change."""
 
 from __future__ import annotations
 
@@ -8,27 +8,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdc_pipeline.lake.lake import Lake
-
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 @dataclass
 class RecentAnswers:
-    """The newest answer to each question. A question is asked again when its table has another version."""
+    """The newest result of each query."""
 
-    _answers: dict[str, tuple[int | None, object, Any]] = field(default_factory=dict)
-    """Question → version of the table, further arguments, answer."""
+    _results: dict[str, tuple[object, Any]] = field(default_factory=dict)
+    """Query → version of its table, result."""
     passed_batch: int | None = None
     """The newest batch at which the blocking checks of decoding have passed, with those before; None if not known."""
 
-    def ask(self, lake: Lake, table: str, question: Callable[[], _Answer], arguments: object = None) -> _Answer:
-        """The result of `question`, which depends on one of the lake's own tables and on `arguments` only."""
-        state = lake.state(table)
-        version = None if state is None else state.version
-        name = question.__qualname__
-        stored = self._answers.get(name)
-        if stored is None or stored[:2] != (version, arguments):
-            stored = self._answers[name] = version, arguments, question()
-        answer: _Answer = stored[2]
-        return answer
+    def cached_query(self, name: str, table_version: object, query: Callable[[], _Result]) -> _Result:
+        """The result of `query`, which runs if the call before with this name had another `table_version`.
+
+        `table_version`: what the result depends on, such as `Lake.state` of its table. Compared by equality.
+        """
+        cached = self._results.get(name)
+        if cached is None or cached[0] != table_version:
+            cached = self._results[name] = table_version, query()
+        result: _Result = cached[1]
+        return result

@@ -88,9 +88,9 @@ class NewRecords:
     summary: str
     """One line for tags and logs."""
     start_id: str
-    """Equal if the records begin at the same offsets."""
+    """Equal if the records begin at the same offsets, so that they have waited since the first of these looks."""
     range_id: str
-    """Equal if the records are the same."""
+    """Equal if the records are the same, so that one run is enough for them."""
     records: int
     """Number of offsets, which is at least that of the records; for a source of files, of the files in the folder."""
     until: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -139,15 +139,15 @@ class Source(Protocol):
     ) -> Intake:
         """Appends the records that the lake does not have to `raw_topic_snapshot`, in one or more batches.
 
-        `until`: end offsets as in `News.until`; sources of files ignore it. Raises SourceError if the source does not match
-        its declaration, LakeError if the lake cannot be written, TransientError if the source does not respond. The lake
-        then contains complete batches only.
+        `until`: as `NewRecords.until`; sources of files ignore it. Raises SourceError if the source does not match its
+        declaration, LakeError if the lake cannot be written, TransientError if the source does not respond. The lake then
+        contains complete batches only.
         """
 
     def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
         """Compares the source with the newest note (`raw_batches.newest_note`), without Spark and in seconds.
 
-        Raises as `take_in`.
+        Raises as `ingest`.
         """
 
 

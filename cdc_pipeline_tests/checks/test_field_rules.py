@@ -78,7 +78,7 @@ def test_broken_rules_of_a_shape_are_reported_in_every_run(lake: _Lake) -> None:
     bad = _other(_GOOD, sqlType={"id": 4}, mysqlType={"id": "varchar", "w": "int"})
     found = lake.run(bad)
     assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
-    expected = "mysql_type_fits_data: 1, for example `t/0@0`; sql_type_is_of_mysql_type: 1, for example `t/0@0`"
+    expected = "`mysql_type_fits_data: 1, for example t/0@0; sql_type_is_of_mysql_type: 1, for example t/0@0`. "
     assert (found.description or "").startswith(expected)
     assert "(column id)" in str(found.metadata["sql_type_is_of_mysql_type"].value)
 
@@ -92,9 +92,9 @@ def test_broken_rules_of_a_shape_are_reported_in_every_run(lake: _Lake) -> None:
 def test_rules_of_rows_are_counted_per_row(lake: _Lake) -> None:
     late = _other(_GOOD, _tidb={"commitTs": tso(9)})
     found = lake.run(_GOOD, late, _other(late, data=[{"id": "2"}]))
-    assert (found.description or "").startswith("tso_is_es: 2, for example `t/0@1`")
+    assert (found.description or "").startswith("`tso_is_es: 2, for example t/0@1`. ")
     second = lake.run(_other(watermark(9), es=tso(8) >> 18))
-    assert (second.description or "").startswith("tso_is_es: 3, for example `t/0@1`")
+    assert (second.description or "").startswith("`tso_is_es: 3, for example t/0@1`. ")
 
 
 def test_original_messages_are_validated(lake: _Lake) -> None:

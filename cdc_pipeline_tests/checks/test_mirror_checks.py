@@ -131,9 +131,9 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeP
 def test_each_check_reports_problem_location_and_remedy(lake: LakePaths, spark: SparkSession) -> None:
     report = report_of(spark, lake)
     checks = {
-        "value_has_type: 1, for example `t/1@1`": dead_letters_result(Lake(spark, lake), RecentAnswers(), CUTS),
-        "the first at `t/0@2`": ddl_applied_result(Lake(spark, lake), RecentAnswers(), CUTS),
-        "1 mirror(s) have gaps, for example `db.t: ": no_gaps_result(report, CUTS),
+        "`value_has_type: 1, for example t/1@1`. ": dead_letters_result(Lake(spark, lake), RecentAnswers(), CUTS),
+        "the first at t/0@2`. ": ddl_applied_result(Lake(spark, lake), RecentAnswers(), CUTS),
+        "`1 mirror(s) have gaps, for example db.t: ": no_gaps_result(report, CUTS),
     }
     jobs = ["shop_release_dead_letters", "shop_ddl_dry_run", "shop_rebuild"]
     for (location, found), job in zip(checks.items(), jobs, strict=True):
@@ -152,7 +152,7 @@ def test_each_check_reports_problem_location_and_remedy(lake: LakePaths, spark: 
     dead_letters.write.format("delta").mode("append").save(path)
     contract = contract_result(validate_table(Lake(spark, lake), "dead_letters", [1], 2), CUTS)
     assert (contract.description or "").startswith(
-        "dead_letters has 1 rows that break reason.str_length, for example `t/1@1`; dead_letters has 1 rows that break rule."
+        "`dead_letters has 1 rows that break reason.str_length, for example t/1@1; dead_letters has 1 rows that break rule."
     )
     assert "raw_topic_snapshot" in (contract.description or "")
 
@@ -175,7 +175,7 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     assert keys.passed
     assert (commits.metadata[WRONG_TABLES].value, commits.passed) == (["mirror/db/t"], False)
     assert commits.description is not None
-    assert commits.description.startswith("mirror/db/t: commit ")
+    assert commits.description.startswith("`mirror/db/t: commit ")
     assert "(WRITE by Apache-Spark/" in commits.description
     assert schemas.description is not None
     assert schemas.description.startswith(

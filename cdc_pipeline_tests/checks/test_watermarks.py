@@ -50,7 +50,7 @@ def test_regressions_and_silent_partitions(
     assert "lags by 601 s" in str(found.metadata["t/1"].value)
     assert found.metadata["watermark_lag_seconds"].value == 601.0
     assert found.description is not None
-    assert found.description.startswith("`t/0@2`: the watermark regressed")
+    assert found.description.startswith("`t/0@2: the watermark regressed")
 
     found = _checked(spark, paths, 3, (1, 1, 700))
     assert (found.passed, found.description) == (True, None)

@@ -285,7 +285,7 @@ def test_offsets_that_expired(broker: LocalBroker, spark: SparkSession, paths: L
     check = lost_offsets_result(Lake(spark, paths), dg.AssetKey("change_log"))
     assert not check.passed
     assert check.description is not None
-    assert check.description.startswith("2 offsets expired before they were read, the first in ")
+    assert check.description.startswith("`2 offsets expired before they were read, the first in ")
     assert "retention.ms" in check.description
     assert check.metadata["expires/0"].value == "2–3, skipped in batch 2"
 
@@ -313,7 +313,7 @@ def test_a_recreated_topic(broker: LocalBroker, spark: SparkSession, paths: Lake
     # records of the deleted topic that were not read
     check = lost_offsets_result(Lake(spark, paths), dg.AssetKey("change_log"))
     assert (check.description or "").startswith(
-        "a topic was deleted that may have had more records, the first in `twice/0`: "
+        "`a topic was deleted that may have had more records, the first in twice/0: "
     )
     assert check.metadata["twice/0"].value == "from 2 on, if the deleted topic had any, skipped in batch 2"
     assert continued.values() == {

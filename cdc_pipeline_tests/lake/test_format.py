@@ -47,13 +47,13 @@ def test_a_new_lake_is_given_the_format_once(spark: SparkSession, lake: LakePath
     assert _stored(spark, lake) is None
     for _ in range(2):
         store_format(Lake(spark, lake))
-    assert _stored(spark, lake) == str(LAKE_FORMAT) == "1"
+    assert _stored(spark, lake) == str(LAKE_FORMAT) == "2"
     assert table_state(spark, lake.table("raw_topic_snapshot")).version == 1  # type: ignore[union-attr]
     spark.range(1).write.format("delta").save(lake.table("batches"))
     require_known_format(Lake(spark, lake))
 
 
-@pytest.mark.parametrize("number", [None, "0", "2", "two"])
+@pytest.mark.parametrize("number", [None, "1", "3", "one"])
 @pytest.mark.parametrize("table", ["change_log", "consistent_cuts"])
 def test_another_format_is_refused(number: str | None, table: str, spark: SparkSession, lake: LakePaths) -> None:
     spark.range(1).write.format("delta").save(lake.table(table))
@@ -62,14 +62,14 @@ def test_another_format_is_refused(number: str | None, table: str, spark: SparkS
     with pytest.raises(LakeError) as caught:
         require_known_format(Lake(spark, lake))
     said = str(caught.value)
-    assert f"the lake has format {number or 'unknown'}, this version of cdc_pipeline reads and writes format 1." in said
+    assert f"the lake has format {number or 'unknown'}, this version of cdc_pipeline reads and writes format 2." in said
     assert f"move all folders but raw_topic_snapshot out of {lake.home}, then start a run" in said
 
 
 def test_raw_records_of_another_format_are_taken_over(spark: SparkSession, lake: LakePaths) -> None:
     """A lake with raw records only accepts any format, and gets the present one."""
     store_format(Lake(spark, lake))
-    _set_format(spark, lake, "2")
+    _set_format(spark, lake, "1")
     require_known_format(Lake(spark, lake))
     store_format(Lake(spark, lake))
     assert _stored(spark, lake) == str(LAKE_FORMAT)

@@ -186,8 +186,8 @@ class CutExecution:
             net.unpersist()
 
     def _quarantine_failed(self, planned: PlannedCut, done: StepResults) -> PlannedCut:
-        """Records the failures. Returns the plan without the failed tables, if all of them have reached their limit, else
-        raises an error of one that has not. Raises, too, if all of several tables failed and none succeeded."""
+        """Records the failures. Returns the plan without the failed tables if all have reached their limit, else fails the
+        run. If every table failed, the cause is no table: fails the run."""
         # ends of a process are recorded already
         new = [failure for failure in done.failures if not isinstance(failure.error, ProcessEndedError)]
         names = {failure.step.state.name for failure in new}

@@ -51,7 +51,7 @@ class QuarantinePolicy:
     most_failures: int | None = MOST_FAILURES
     """None: never."""
     at_once: frozenset[TableName] = frozenset()
-    """Tables that are quarantined after the first failure."""
+    """Tables that are quarantined after the first failure, because they are expected to fail."""
 
     def limit(self, name: TableName) -> int:
         """The failed runs after which the table is quarantined."""

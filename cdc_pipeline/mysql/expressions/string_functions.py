@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.expressions.texts import (
     NOT_ASCII,
-    NOT_PLAIN,
     as_bytes,
     as_text,
     combined_string,
@@ -183,14 +182,12 @@ def _substring_index(values: Sequence[Value]) -> Value:
 
 def _instr(values: Sequence[Value]) -> Value:
     source, part = as_text(values[0]), as_text(values[1])
-    exact = f"instr({source.sql}, {part.sql})"
-    position = integer_from_int(exact, source, part)
     collation = common_collation([source, part])
-    if collation is not None and collation.endswith("_bin"):
-        return position
-    folded = [f"translate(lower({item.sql}), 'wy', 'vi')" for item in (source, part)]
-    odd = [f"{item.sql} RLIKE {sql_string(NOT_PLAIN)}" for item in (source, part)]
-    return add_doubts(position, f"({exact} <> instr({folded[0]}, {folded[1]}) OR {odd[0]} OR {odd[1]})")
+    if collation is None or not collation.endswith(("_bin", "binary")):
+        raise ExpressionError(
+            f"INSTR of text with the collation {collation or 'unknown'}: only binary collations are supported"
+        )
+    return integer_from_int(f"instr({source.sql}, {part.sql})", source, part)
 
 
 def _hex(values: Sequence[Value]) -> Value:

@@ -15,7 +15,7 @@ from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.positions import offsets_text
 from cdc_pipeline.sources.intake import OffsetSpan
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
-from cdc_pipeline.sources.kafka.raw_topics import MOST_BY_CLIENT, RawTopics, TimestampOverflowError
+from cdc_pipeline.sources.kafka.raw_topics import MOST_BY_CLIENT, AppendedBatch, RawTopics, TimestampOverflowError
 from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, reading_plan, split_plan
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, digest
@@ -61,12 +61,7 @@ class KafkaTopics:
     def secrets(self) -> tuple[str, ...]:
         return self.client.secrets
 
-    def ingest(
-        self,
-        lake: Lake,
-        run: RunContext,
-        until: Mapping[str, Mapping[str, int]] | None = None,
-    ) -> Intake:
+    def ingest(self, lake: Lake, run: RunContext, until: Mapping[str, Mapping[str, int]] | None = None) -> Intake:
         lake.paths.require_writable(lake.spark)
         broker = open_broker(self.client)
         raw = RawTopics(lake, self.client, run, self.selection.ended_in_lake)
@@ -75,56 +70,36 @@ class KafkaTopics:
         known = raw.positions(exists=newest > 0)
         plan = self._plan(broker, known, until)
         if known is None and not plan.ranges:
-            raise SourceError(f"{self.location} has no topic yet that matches source.topic_pattern {self._pattern!r}")
+            raise SourceError(
+                f"{self.location} has no topic yet that matches source.topic_pattern {self.selection.pattern!r}"
+            )
         for topic, partition, first, end in plan.lost:
             run.report(f"topic {topic}, partition {partition}: skips lost offsets {offsets_text(first, end)}")
         # an empty batch creates the tables of an empty lake, and stores lost offsets
         batches = list(split_plan(plan, self.max_records_per_batch)) or ([()] if newest == 0 or plan.lost else [])
         if plan.changed and not batches:
             raw.commit_positions(plan.positions)
-        positions, number, done, records, started = plan.positions, newest, 0, 0, time.monotonic()
-        notes: dict[int, Mapping[str, Any]] = {}
-        while batches:
-            batch, lost = batches.pop(0), plan.lost if number == newest else ()
-            after = positions.updated({planned.topic_partition: planned.end for planned in batch}, {})
-            try:
-                appended = raw.append(number + 1, batch, after, lost)
-            except TimestampOverflowError:
-                offsets = sum(planned.offsets for planned in batch)
-                if offsets > MOST_BY_CLIENT:
-                    half = max(offsets // 2, MOST_BY_CLIENT)
-                    batches = [*split_plan(replace(plan, ranges=batch), half), *batches]
-                    continue
-                appended = raw.append(number + 1, batch, after, lost, broker)
-            number, positions = number + 1, after
-            records += appended.records
-            if appended.note:
-                notes[number] = appended.note
-            done += sum(planned.offsets for planned in batch)
-            if batches or number > newest + 1:
-                seconds = time.monotonic() - started
-                run.report(f"batch {number}: {done} of {plan.offsets} offsets read after {seconds:.0f} s")
+        positions, appended = _append_batches(raw, plan, batches, newest, broker)
         if self.publish_group is not None:
             try:
                 broker.publish(self.publish_group, self._broker_offsets(positions))
             except (SourceError, TransientError) as error:  # the batches are in the lake, and dashboards can wait
                 run.report(f"publish_group {self.publish_group!r}: its offsets are not set: {error}")
-        numbers = tuple(range(newest + 1, number + 1))
         ranges = tuple(
             OffsetSpan(planned.topic, planned.partition, planned.first, planned.end - 1)
             for planned in plan.ranges
             if planned.offsets
         )
         return Intake(
-            numbers,
+            tuple(appended),
             (),
             ranges,
-            records,
+            sum(batch.records for batch in appended.values()),
             lost=plan.lost,
             positions=positions.to_note(),
             open_transactions=self._with_age(broker, plan.open_transactions),
             reads_uncommitted=self.client.reads_uncommitted,
-            notes=notes,
+            notes={number: batch.note for number, batch in appended.items() if batch.note},
         )
 
     def newest_records(self, lake: Lake, run: RunContext, per_partition: int = 10) -> DataFrame | None:
@@ -141,6 +116,7 @@ class KafkaTopics:
         return raw.records(batch, ids) if batch else None
 
     def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
+        """As `Source`. Offsets identify records: equal first offsets have one `start_id`, equal ranges one `range_id`."""
         known = Positions.from_note(note)
         plan = self._plan(open_broker(self.client), known, None)
         new = [planned for planned in plan.ranges if planned.offsets]
@@ -162,10 +138,6 @@ class KafkaTopics:
         self._require_topics(topics, known, broker)
         starts = self._starts(broker, topics) if known is None else {}
         return reading_plan(self.selection, known, topics, starts, until)
-
-    @property
-    def _pattern(self) -> str:
-        return self.selection.pattern or ""
 
     def _require_topics(self, topics: Mapping[str, BrokerTopic], known: Positions | None, broker: Broker) -> None:
         """Raises SourceError for a topic in `source.topics` that does not exist and was never read."""
@@ -225,6 +197,33 @@ class KafkaTopics:
             for (topic, partition), offset in positions.next_offsets.items()
             if topic not in ended
         }
+
+
+def _append_batches(
+    raw: RawTopics, plan: ReadingPlan, batches: list[tuple[PlannedRange, ...]], newest: int, broker: Broker
+) -> tuple[Positions, dict[int, AppendedBatch]]:
+    """Appends the batches after the batch `newest`. Returns the positions after the last one, and each by its number.
+
+    Halves a batch with timestamps that Spark cannot read, until it is small enough for `broker` to read it.
+    """
+    positions, appended, done, started = plan.positions, dict[int, AppendedBatch](), 0, time.monotonic()
+    while batches:
+        batch, number = batches.pop(0), newest + len(appended) + 1
+        offsets, lost = sum(planned.offsets for planned in batch), () if appended else plan.lost
+        after = positions.updated({planned.topic_partition: planned.end for planned in batch}, {})
+        try:
+            appended[number] = raw.append(number, batch, after, lost)
+        except TimestampOverflowError:
+            if offsets > MOST_BY_CLIENT:
+                half = max(offsets // 2, MOST_BY_CLIENT)
+                batches[:0] = split_plan(replace(plan, ranges=batch), half)
+                continue
+            appended[number] = raw.append(number, batch, after, lost, broker)
+        positions, done = after, done + offsets
+        if batches or len(appended) > 1:
+            took = f"{time.monotonic() - started:.0f} s"
+            raw.run.report(f"batch {number}: {done} of {plan.offsets} offsets read after {took}")
+    return positions, appended
 
 
 def open_broker(client: ClientSettings) -> Broker:

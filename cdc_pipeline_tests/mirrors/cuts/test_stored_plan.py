@@ -245,7 +245,7 @@ def _whole() -> PlannedCut:
 
 
 def test_the_golden_plan_is_read() -> None:
-    """`stored_plan.json` is a plan of format 1. Later versions of this format still read it: new fields have defaults."""
+    """`stored_plan.json` is a plan of format 2. Later versions of this format still read it: new fields have defaults."""
     assert plan_from_json(_STORED.read_text(encoding="utf-8"), SALT) == _whole()
 
 
