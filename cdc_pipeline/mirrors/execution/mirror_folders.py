@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import commit_metadata, create_table, forget_cached_log, is_committed, table_state
 from cdc_pipeline.lake.folder_moves import move_folder
-from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, needs_mapping
 
 if TYPE_CHECKING:
@@ -46,9 +45,7 @@ class MirrorFolders:
     """Mirror id → the folders to which steps of the cut move the mirror."""
 
     def is_at(self, path: str, state: MirrorState) -> bool:
-        """Whether this mirror, by its id, is at the path. Raises RestoredTableError if a table there was restored: its
-        commits do not show how far it is."""
-        require_not_restored(self.lake, path)
+        """Whether this mirror, by its id, is at the path."""
         table = table_state(self.lake.spark, path)
         return table is not None and table.properties.get("cdc.mirror_id") == state.mirror_id
 

@@ -127,9 +127,8 @@ class TruncateMirror(_InPlace):
     """Deletes all rows, or marks them as deleted (`soft_delete`)."""
 
     state: MirrorState
-    ddl_id: str = ""
-    """The id of the statement (`DdlEvent.ddl_id`), by which `RestoreRows` finds the rows. Empty: all rows are loaded again,
-    and also a mirror with `soft_delete` keeps none."""
+    is_refilled: bool = False
+    """All rows are loaded again, so a mirror with `soft_delete` keeps none."""
 
 
 @dataclass(frozen=True)
@@ -211,19 +210,6 @@ class RestoreMirror(_Moved):
     """The id of the DROP."""
 
 
-@dataclass(frozen=True)
-class RestoreRows(_InPlace):
-    """Creates a mirror with the rows that `source` had before a TRUNCATE."""
-
-    source: MirrorState
-    state: MirrorState
-    ddl_id: str
-    """The id of the TRUNCATE."""
-
-    def names(self) -> tuple[TableName, ...]:
-        return (self.source.name, self.state.name)
-
-
 Step: TypeAlias = Annotated[
     CreateMirror
     | ApplyRows
@@ -236,7 +222,6 @@ Step: TypeAlias = Annotated[
     | ChangeSourceRows
     | ExchangeRows
     | RestoreMirror
-    | RestoreRows
     | PurgeSurplusRows
     | PurgeDeletedRows,
     BY_CLASS,

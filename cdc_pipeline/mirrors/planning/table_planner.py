@@ -9,7 +9,7 @@ from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.late_ddl import precedes_rows
 from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState
-from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, TruncateMirror
+from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse, refuse_definition
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
@@ -75,7 +75,7 @@ class TablePlanner:
         if existing is not None:
             # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
             self._draft.steps.append(DropMirror(existing, event.ddl_id))
-            self._recovery.add_dropped(existing, event.ddl_id)
+            self._recovery.add(name, event.ddl_id, existing)
             outcome.effects.append(f"dropped the former {name}: the stream has no DROP or RENAME of it")
         state = MirrorState(name, f"{name}@{event.ddl_id}", schema, inferred=inferred)
         state = state.with_gaps(*self.gaps_of_start(change, event))
@@ -99,7 +99,7 @@ class TablePlanner:
 
         These rows are replayed under the definition (`changes.late_ddl`).
         """
-        self._draft.steps.append(TruncateMirror(state))
+        self._draft.steps.append(TruncateMirror(state, is_refilled=True))
         gaps = self.gaps_of_start(change, event)
         defined = replace(state, schema=change.schema, inferred=inferred, gaps=gaps, since=None)
         defined = self._change_definition(state, defined, event, is_refilled=True)
@@ -175,13 +175,21 @@ class TablePlanner:
         if state is None:
             record_effect(outcome, f"{name}: no mirror to truncate")
             return
-        self._draft.steps.append(TruncateMirror(state, event.ddl_id))
-        self._recovery.add_truncated(state, event.ddl_id)
-        self._draft.truncate(state)
         # the gaps were about rows that no longer exist
         healed = replace(state, gaps=()).with_gaps(*type_gaps(state.schema.columns))
-        if healed != state:
-            self._draft.record_state(healed)
+        if self._recovery.is_expected(name) and not state.has_soft_delete:
+            # a FLASHBACK of this cut moves the mirror with the rows back
+            healed = replace(healed, mirror_id=f"{name}@{event.ddl_id}")
+            self._draft.steps += [DropMirror(state, event.ddl_id), CreateMirror(healed)]
+            self._draft.set_state(healed)
+            self._draft.mark_empty(healed)
+            self._recovery.add(name, event.ddl_id, state)
+        else:
+            self._draft.steps.append(TruncateMirror(state))
+            self._draft.truncate(state)
+            self._recovery.add(name, event.ddl_id, None)
+            if healed != state:
+                self._draft.record_state(healed)
         record_effect(outcome, f"truncated {name}", healed)
 
     def drop(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
@@ -197,11 +205,11 @@ class TablePlanner:
             kept = state.as_retired(event.ddl_id)
             self._draft.steps.append(RenameMirror(state, kept))
             self._draft.set_state(kept)
-            self._recovery.add_retired(kept, event.ddl_id)
+            self._recovery.add(name, event.ddl_id, kept)
             record_effect(outcome, f"dropped {name}; its mirror is kept as {kept.name}")
             return
         self._draft.steps.append(DropMirror(state, event.ddl_id))
-        self._recovery.add_dropped(state, event.ddl_id)
+        self._recovery.add(name, event.ddl_id, state)
         record_effect(outcome, f"dropped {name}; its mirror is kept in dropped/")
 
     def rename(self, old: TableName, new: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:

@@ -17,7 +17,6 @@ STATE, OTHER = (SimpleNamespace(name=TableName("db", name), mirror_id=name) for 
 TWO_MIRRORS = {
     "RenameMirror": "db.u db.t",
     "RestoreMirror": "db.u db.t",
-    "RestoreRows": "db.u db.t",
     "ExchangeRows": "db.t db.u",
 }
 MOVES = {
