@@ -41,32 +41,20 @@ class EndedTable:
 
 def ended_tables(
     lake: Lake, database: str, before_cut: int, mirrored: Callable[[DdlEvent], DdlEvent]
-) -> tuple[EndedTable, ...]:
-    """The tables of a database that earlier cuts dropped or truncated. `mirrored`: event → its effect on mirrors."""
-    return (*_dropped(lake, database), *_retired(lake, database), *_truncated(lake, database, before_cut, mirrored))
-
-
-def _dropped(lake: Lake, database: str) -> Iterator[EndedTable]:
-    for path in subfolders(lake.spark, f"{lake.paths.home}/dropped/{path_segment(database)}"):
-        require_not_restored(lake, path)
-        table = table_state(lake.spark, path)
-        mark = path.rsplit("@", 1)[-1]
-        if table is not None and mark.split(".")[0].isdigit():
-            state = MirrorState.from_properties(table.properties)
-            yield EndedTable(state.name, mark, state)
-
-
-def _retired(lake: Lake, database: str) -> Iterator[EndedTable]:
-    for path in subfolders(lake.spark, f"{lake.paths.home}/mirror/{path_segment(database)}"):
-        if (table := table_state(lake.spark, path)) is not None:
-            state = MirrorState.from_properties(table.properties)
-            if state.retired is not None:
-                yield EndedTable(state.former_name, state.retired, state)
-
-
-def _truncated(
-    lake: Lake, database: str, before_cut: int, mirrored: Callable[[DdlEvent], DdlEvent]
 ) -> Iterator[EndedTable]:
+    """The tables of a database that earlier cuts dropped or truncated. `mirrored`: event → its effect on mirrors.
+
+    Raises RestoredTableError if the mirror of one was restored (RESTORE).
+    """
+    for kind in ("dropped", "mirror"):
+        for path in subfolders(lake.spark, f"{lake.paths.home}/{kind}/{path_segment(database)}"):
+            if (table := table_state(lake.spark, path)) is None:
+                continue
+            state = MirrorState.from_properties(table.properties)
+            mark = path.rsplit("@", 1)[-1] if kind == "dropped" else state.retired or ""
+            if mark.split(".")[0].isdigit():
+                require_not_restored(lake, path)
+                yield EndedTable(state.former_name, mark, state)
     past = lake.read("ddl_history").where((F.col("cut_id") < before_cut) & F.col("sql").rlike("(?i)truncate"))
     for event in map(mirrored, map(ddl_event, past.collect())):
         for change in event.changes:

@@ -12,6 +12,8 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.settings.selection import TableSelection
     from cdc_pipeline.mysql.model.table import TableName
@@ -36,6 +38,6 @@ class CutInputs:
             self.mirrors[name] = None if table is None else MirrorState.from_properties(table.properties)
         return self.mirrors[name]
 
-    def ended_tables(self, database: str, cut_id: int) -> tuple[EndedTable, ...]:
+    def ended_tables(self, database: str, cut_id: int) -> Iterable[EndedTable]:
         """The tables of the database that cuts before this one have dropped or truncated."""
         return ended_tables(self.lake, database, cut_id, IncludedDdl(self.selection).mirrored_event)

@@ -40,7 +40,6 @@ from cdc_pipeline.mirrors.model.steps import (
     PurgeDeletedRows,
     PurgeSurplusRows,
     RenameMirror,
-    RestoreMirror,
     Step,
     TruncateMirror,
     UpdateState,
@@ -175,8 +174,6 @@ class StepRunner:
                 folders.rename(step, context.commits)
             case DropMirror():
                 folders.drop(step, self.commits.step(index + 1))
-            case RestoreMirror():
-                folders.restore(step, context.commits)
             case ExchangeRows():
                 self._exchange(index, step, context, folders)
             case (

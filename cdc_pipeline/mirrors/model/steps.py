@@ -39,16 +39,6 @@ class _InPlace(BaseStep):
         return None
 
 
-class _Moved(BaseStep):
-    before: MirrorState
-
-    def names(self) -> tuple[TableName, ...]:
-        return (self.before.name, self.state.name)
-
-    def folder_after(self, paths: LakePaths) -> str | None:
-        return paths.mirror(self.state.name)
-
-
 @dataclass(frozen=True)
 class CreateMirror(_InPlace):
     """Creates an empty mirror."""
@@ -132,9 +122,23 @@ class TruncateMirror(_InPlace):
 
 
 @dataclass(frozen=True)
-class RenameMirror(_Moved):
+class RenameMirror(BaseStep):
+    """Moves the mirror's folder to another name, or back from where a `DropMirror` put it."""
+
     before: MirrorState
     state: MirrorState
+    dropped_by: str | None = None
+    """The `ddl_id` of that DropMirror."""
+
+    def names(self) -> tuple[TableName, ...]:
+        return (self.before.name, self.state.name)
+
+    def folder_before(self, paths: LakePaths) -> str:
+        name = self.before.name
+        return paths.mirror(name) if self.dropped_by is None else paths.dropped_mirror(name, self.dropped_by)
+
+    def folder_after(self, paths: LakePaths) -> str | None:
+        return paths.mirror(self.state.name)
 
 
 @dataclass(frozen=True)
@@ -200,16 +204,6 @@ class ExchangeRows(_InPlace):
         return (self.state.name, self.other.name)
 
 
-@dataclass(frozen=True)
-class RestoreMirror(_Moved):
-    """Restores a mirror that a DROP moved aside, perhaps under another name."""
-
-    before: MirrorState
-    state: MirrorState
-    ddl_id: str
-    """The id of the DROP."""
-
-
 Step: TypeAlias = Annotated[
     CreateMirror
     | ApplyRows
@@ -221,7 +215,6 @@ Step: TypeAlias = Annotated[
     | DeleteRows
     | ChangeSourceRows
     | ExchangeRows
-    | RestoreMirror
     | PurgeSurplusRows
     | PurgeDeletedRows,
     BY_CLASS,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.model.steps import RenameMirror, RestoreMirror
+from cdc_pipeline.mirrors.model.steps import RenameMirror
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import RecoverDatabase, RecoverTable
@@ -41,7 +41,6 @@ class RecoveryPlanner:
         self._earlier = earlier
         self._ended: dict[str, list[EndedTable]] = {}
         self._expected: set[TableName] = set()
-        self._is_needed = False
 
     def snapshot(self) -> dict[str, list[EndedTable]]:
         return {database: list(found) for database, found in self._ended.items()}
@@ -53,8 +52,10 @@ class RecoveryPlanner:
     def expect(self, changes: Iterable[SchemaChange]) -> None:
         """Notes what the RECOVER and FLASHBACK statements of this cut name."""
         found = [change for change in changes if isinstance(change, (RecoverTable, RecoverDatabase))]
-        self._is_needed = bool(found)
-        self._expected = {folded(change.name) for change in found if isinstance(change, RecoverTable)}
+        names = (
+            change.name if isinstance(change, RecoverTable) else TableName(change.database, "") for change in found
+        )
+        self._expected = set(map(folded, names))
 
     def is_expected(self, name: TableName) -> bool:
         """Whether a statement of this cut recovers a table of that name."""
@@ -62,7 +63,7 @@ class RecoveryPlanner:
 
     def add(self, name: TableName, ddl_id: str, state: MirrorState | None) -> None:
         """Notes a table that this cut drops or truncates (`EndedTable`)."""
-        if self._is_needed:
+        if self._expected:
             self._ended_in(name.database).append(EndedTable(name, ddl_id, state))
 
     def _ended_in(self, database: str) -> list[EndedTable]:
@@ -81,10 +82,8 @@ class RecoveryPlanner:
         table = max(ended, key=lambda item: item.time, default=None)
         if self._draft.exists(target):
             refuse(self._draft, target, f"{name} cannot be recovered as {target}: {target} exists", event, outcome)
-        elif table is None:
-            self._create_empty(target, _NOT_KEPT, event, outcome)
-        elif change.by_job and len(ended) > 1:
-            self._create_empty(target, _SEVERAL, event, outcome)
+        elif table is None or (change.by_job and len(ended) > 1):
+            self._create_empty(target, _SEVERAL if ended else _NOT_KEPT, event, outcome)
         else:
             self._bring_back(table, target, event, outcome)
 
@@ -109,13 +108,10 @@ class RecoveryPlanner:
     def _bring_back(self, table: EndedTable, target: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
         kept = table.state
         if kept is None or not self._draft.has_salt(kept):
-            self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, event, outcome)
-            return
+            return self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, event, outcome)
         state = replace(kept, name=target, retired=None)
-        if kept.retired is None:
-            self._draft.steps.append(RestoreMirror(kept, state, table.ddl_id))
-        else:
-            self._draft.steps.append(RenameMirror(kept, state))
+        self._draft.steps.append(RenameMirror(kept, state, table.ddl_id if kept.retired is None else None))
+        if kept.retired is not None:
             self._draft.remove(kept.name)
         self._ended_in(table.name.database).remove(table)
         self._draft.set_state(state)
