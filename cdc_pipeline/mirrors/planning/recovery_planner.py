@@ -71,14 +71,13 @@ class RecoveryPlanner:
             self._ended[database] = list(self._earlier(database))
         return self._ended[database]
 
+    def _ended_before(self, event: DdlEvent, database: str) -> list[EndedTable]:
+        return [table for table in self._ended_in(database) if table.time < event.commit_ts]
+
     def recover(self, change: RecoverTable, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Brings back the table that was last dropped or truncated under the name, under `new_name` if given."""
         name, target = change.name, change.new_name or change.name
-        ended = [
-            table
-            for table in self._ended_in(name.database)
-            if folded(table.name) == folded(name) and table.time < event.commit_ts
-        ]
+        ended = [table for table in self._ended_before(event, name.database) if folded(table.name) == folded(name)]
         table = max(ended, key=lambda item: item.time, default=None)
         if self._draft.exists(target):
             refuse(self._draft, target, f"{name} cannot be recovered as {target}: {target} exists", event, outcome)
@@ -89,9 +88,7 @@ class RecoveryPlanner:
 
     def recover_database(self, database: str, new_database: str | None, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Brings back the tables of the last DROP DATABASE."""
-        dropped = [
-            table for table in self._ended_in(database) if table.state is not None and table.time < event.commit_ts
-        ]
+        dropped = [table for table in self._ended_before(event, database) if table.state]
         last = max((table.time for table in dropped), default=None)
         for table in [table for table in dropped if table.time == last]:
             target = TableName(new_database or database, table.name.table)
@@ -108,7 +105,8 @@ class RecoveryPlanner:
     def _bring_back(self, table: EndedTable, target: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
         kept = table.state
         if kept is None or not self._draft.has_salt(kept):
-            return self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, event, outcome)
+            self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, event, outcome)
+            return
         state = replace(kept, name=target, retired=None)
         self._draft.steps.append(RenameMirror(kept, state, table.ddl_id if kept.retired is None else None))
         if kept.retired is not None:

@@ -177,19 +177,17 @@ class TablePlanner:
             return
         # the gaps were about rows that no longer exist
         healed = replace(state, gaps=()).with_gaps(*type_gaps(state.schema.columns))
-        if self._recovery.is_expected(name) and not state.has_soft_delete:
-            # a FLASHBACK of this cut moves the mirror with the rows back
+        is_kept = self._recovery.is_expected(name) and not state.has_soft_delete
+        self._recovery.add(name, event.ddl_id, state if is_kept else None)
+        if is_kept:  # a FLASHBACK of this cut moves the mirror with the rows back
             healed = replace(healed, mirror_id=f"{name}@{event.ddl_id}")
             self._draft.steps += [DropMirror(state, event.ddl_id), CreateMirror(healed)]
             self._draft.set_state(healed)
-            self._draft.mark_empty(healed)
-            self._recovery.add(name, event.ddl_id, state)
         else:
             self._draft.steps.append(TruncateMirror(state))
-            self._draft.truncate(state)
-            self._recovery.add(name, event.ddl_id, None)
             if healed != state:
                 self._draft.record_state(healed)
+        self._draft.truncate(healed)
         record_effect(outcome, f"truncated {name}", healed)
 
     def drop(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
