@@ -25,6 +25,7 @@ from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.merge import apply_rows
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.histories.choices import Seeded
 from cdc_pipeline_tests.histories.combined import Combined, combined
 from cdc_pipeline_tests.histories.history import drawn_settings
@@ -121,7 +122,11 @@ def _differences_at_cut(ingested: IngestedHistories, seed: int) -> list[str]:
     if tso is None or truth is None:
         return []
     cut = read_cut(ingested.spark, ingested.paths.root, ingested.paths.pipeline, tso)
-    return [f"at {tso}: {line}" for line in ingested.compared(truth, cut)]
+    assert cut.resolved_tso == tso
+    # a table that was in doubt then may have lost its gap since, for example by a TRUNCATE
+    sure = {name: rows for name, rows in cut.items() if name not in ingested.doubts}
+    truth = {name: content for name, content in truth.items() if TableName(*name) not in ingested.doubts}
+    return [f"at {tso}: {line}" for line in ingested.compared(truth, sure)]
 
 
 def _differences_of_rebuild(ingested: IngestedHistories) -> list[str]:
@@ -176,7 +181,7 @@ def test_many_histories(
     first: int,
     ddl: bool,
 ) -> None:
-    """All encoders in one lake: compared after each file, at a TSO between two cuts, and after a rebuild."""
+    """All encoders in one lake: compared after each file, after a rebuild, and at an earlier cut."""
     ingested = _ingested(spark, tmp_path, modes, first, _A_LAKE, 0.03, ddl=ddl)
     wrong = _all_differences(ingested, first)
     _report(ingested, f"{modes} {first}", counted)
