@@ -54,7 +54,7 @@ class GapKind(Enum):
     UNSURE_PARTITION = auto()
     """Unknown whether rows belong to a table partition that was truncated, dropped or exchanged."""
     NOT_RESTORED = auto()
-    """RECOVER or FLASHBACK did not restore all rows or columns of the table."""
+    """RECOVER or FLASHBACK brought the table back without its rows."""
 
     # columns
     UNDECLARED_COLUMN = auto()

@@ -72,8 +72,8 @@ class LakePaths:
     """The lake: a folder or any Hadoop URI."""
     pipeline: str
     table_paths: Mapping[str, str] = field(default_factory=dict)
-    """Table name → path of a table outside this lake. A rebuild and a read between two cuts write to a temporary lake but
-    read the pipeline's own raw records."""
+    """Table name → path of a table outside this lake. A rebuild writes to a temporary lake but reads the
+    pipeline's own raw records."""
 
     @property
     def home(self) -> str:

@@ -118,5 +118,5 @@ def test_a_clock_that_jumps_back(spark: SparkSession, lake: StoryLake) -> None:
     lake.assert_right()
     Maintenance(("*",), compact=True, vacuum=True, keep_hours=168).run(Lake(spark, lake.paths), lambda line: None)
     lake.assert_right()
-    with read_cut(spark, lake.paths.root, "shop", tso(FIRST)) as cut:
-        assert cut[TableName("db", "s1")].collect()[0]["v"] == "one"
+    cut = read_cut(spark, lake.paths.root, "shop", tso(FIRST))
+    assert cut[TableName("db", "s1")].collect()[0]["v"] == "one"

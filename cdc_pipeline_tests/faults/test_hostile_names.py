@@ -117,9 +117,9 @@ def test_each_name_has_its_own_mirror(
     tables |= {TableName(name, "t"): f"in {name}" for name in DATABASES}
     counted("hostile names mirrored", len(tables))
     assert len({lake.mirror(name) for name in tables}) == len(tables)
-    with read_cut(spark, lake.root, "shop") as cut:
-        assert set(cut) == {*tables, TableName("db", "wide")}
-        parts = [cut[name].select(F.lit(str(name)).alias("name"), F.col("id").cast("int"), "v") for name in tables]
+    cut = read_cut(spark, lake.root, "shop")
+    assert set(cut) == {*tables, TableName("db", "wide")}
+    parts = [cut[name].select(F.lit(str(name)).alias("name"), F.col("id").cast("int"), "v") for name in tables]
     found = functools.reduce(DataFrame.unionAll, parts).collect()
     assert {row["name"]: (row["id"], row["v"]) for row in found} == {str(name): (1, v) for name, v in tables.items()}
     assert len(found) == len(tables)

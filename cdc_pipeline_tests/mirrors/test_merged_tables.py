@@ -11,7 +11,6 @@ from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
-from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.masks import HASH
@@ -22,7 +21,7 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
 from cdc_pipeline_tests.support.lakes.selected import Ingested, Message
-from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row, tso
+from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -179,19 +178,6 @@ def test_all_that_mirrors_carry_at_once(spark: SparkSession, tmp_path: Path) -> 
     ]
     assert rows(ingested, "m.bags") == ("id v of", [("a.bag", "9", "y", "a.9"), ("b.bag", "1", "x", "b.1")])
     assert [(entry.rows, entry.gaps) for entry in report.mirrors] == [(2, ()), (4, ())]
-    # between the two cuts: what was there then, not what was deleted, with all that mirrors carry
-    with read_cut(spark, ingested.paths.root, "p", tso(15), mask_salt=rules.salt) as tables:
-        there = tables["m.orders"].selectExpr(
-            "concat(_source_database, '.', _source_table) AS t", "id", "length(v) AS v", "n", "twice", "hashed"
-        )
-        assert sorted(map(tuple, there.collect())) == [
-            *(("a.o1", 1, 64, 1, 2, 64), ("a.o3", 1, 64, 7, 14, 64), ("a.o3", 2, 64, 5, 10, 64)),
-            *(("b.o1", 1, 64, None, None, 64), ("b.o1", 2, 64, None, None, 64)),
-        ]
-        assert sorted(tuple(row) for row in tables["m.bags"].select("_source_database", "id", "v", "of").collect()) == [
-            ("a", 9, "y", "a.9"),
-            ("b", 1, "x", "b.1"),
-        ]
     again = Rebuilder(ingested.maker(), "auto").rebuild()
     assert again.all_equal, again
 

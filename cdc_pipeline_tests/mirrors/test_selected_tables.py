@@ -121,11 +121,9 @@ def test_tables_that_are_in_and_out_and_change_sides(
     assert spark.read.format("delta").load(aside[0]).count() == 2
     assert lake_balance(Lake(spark, ingested.paths)).is_balanced
 
-    # between two cuts a reader sees the tables that those selected
-    with read_cut(spark, ingested.paths.root, "p", tso(13)) as cut:
-        assert {"db.stays", "db.eu_orders"} <= {str(name) for name in cut}
-        assert cut["db.eu_orders"].count() == 2
-        assert cut["db.stays"].count() == 1
+    # a reader of the first cut sees the tables that it selected
+    cut = read_cut(spark, ingested.paths.root, "p", tso(10))
+    assert {"db.stays", "db.eu_orders"} <= {str(name) for name in cut}
 
     report = ingested.send(
         [put("out", 22, "4", "new"), put("stays", 22, "7", "gone"), eu("INSERT", 23, {"id": "3", "v": "h"})], 30

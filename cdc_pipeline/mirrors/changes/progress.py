@@ -14,7 +14,7 @@ from cdc_pipeline.lake.delta import committed_version
 from cdc_pipeline.lake.log_files import has_version
 from cdc_pipeline.lake.paths import table_folders
 from cdc_pipeline.lake.restored_tables import RestoredTableError
-from cdc_pipeline.lake.tables.consistent_cuts import CUTS, cuts_since_rebuild, read_newest_cut
+from cdc_pipeline.lake.tables.consistent_cuts import CUTS, read_newest_cut
 from cdc_pipeline.mirrors.changes.window import Window, is_below, read_unapplied
 from cdc_pipeline.mirrors.model.step_commits import VERSIONS_OF_CUT
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tables
@@ -87,12 +87,6 @@ class StreamProgress:
             return "no partition has a watermark above the resolved TSO yet"
         lag = f"{self.held_back_ms / 1000:.1f} s behind the newest watermark"
         return f"the resolved TSO is held by {self.held_by}, whose newest watermark is {lag}"
-
-    def limited_to(self, tso: int | None) -> StreamProgress:
-        """The same progress with `resolved_tso` at most `tso`."""
-        if tso is None or self.resolved_tso is None or self.resolved_tso <= tso:
-            return self
-        return replace(self, resolved_tso=tso)
 
 
 @dataclass(frozen=True)
@@ -246,7 +240,7 @@ def newest_known_cut(lake: Lake, published: PublishedCut) -> int:
     return max(steps, default=0) // VERSIONS_OF_CUT
 
 
-def require_published(lake: Lake, published: PublishedCut, *, mirrors: bool) -> None:
+def require_published(lake: Lake, published: PublishedCut, *, mirrors: bool = True) -> None:
     """Raises RestoredTableError if a later cut than `published` was published: Delta would skip the commits of cuts with its
     number. With `mirrors`, also if a mirror does not exist, or in a local lake only at an earlier version: it would be
     created from new rows only.
@@ -276,11 +270,9 @@ def require_published(lake: Lake, published: PublishedCut, *, mirrors: bool) -> 
 
 
 def cut_at(lake: Lake, tso: int) -> PublishedCut:
-    """The newest cut at or below the TSO. Skips cuts before a rebuild, which may have repaired them."""
-    cuts = cuts_since_rebuild(lake, "resolved_tso", "rebuilt_tables")
-    rebuilt = max((cut["cut_id"] for cut in cuts if cut["rebuilt_tables"]), default=0)
-    since = [cut for cut in cuts if cut["cut_id"] >= rebuilt and cut["resolved_tso"] is not None]
-    found = max((cut["cut_id"] for cut in since if cut["resolved_tso"] <= tso), default=None)
+    """The newest cut at or below the TSO; NO_CUT if there is none."""
+    cuts = read_rows(lake, CUTS, ("resolved_tso", "<=", tso), columns=["cut_id"])
+    found = max((cut["cut_id"] for cut in cuts), default=None)
     return NO_CUT if found is None else _published(read_rows(lake, CUTS, ("cut_id", "=", found))[0])
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import row_count, table_state
+from cdc_pipeline.lake.restored_tables import RestoredTableError, require_not_restored
 from cdc_pipeline.lake.tables.batches import read_change_span
 from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
 from cdc_pipeline.mirrors.changes.held_rows import count_held_rows
@@ -169,7 +170,7 @@ class CutExecution:
             self.report(
                 f"an earlier run ended in {type(failure.step).__name__} {failure.step.state.name}: {failure.error}"
             )
-        given_up = steps_to_give_up(self.lake, planned) if resumed else {}
+        given_up = {**steps_to_give_up(self.lake, planned), **self._restored(planned)} if resumed else {}
         # a mark takes long in a remote folder, so a first run has none there
         marks = f"{self.lake.paths.running}/{planned.plan_id}" if resumed or self.lake.paths.is_local else None
         threads = 1 if ended else self.threads  # so that the next end shows which of several steps caused it
@@ -184,6 +185,17 @@ class CutExecution:
             stages.end("steps")
             self.lake.spark.catalog.dropGlobalTempView(view)
             net.unpersist()
+
+    def _restored(self, planned: PlannedCut) -> dict[int, Exception]:
+        """The steps on mirrors that were restored (RESTORE) after the cut was begun: their commits do not show how far they
+        are. `CutInputs` looks at the mirrors of a new cut."""
+        found: dict[int, Exception] = {}
+        for index, step in enumerate(planned.plan.steps):
+            try:
+                require_not_restored(self.lake, *map(self.lake.paths.mirror, step.names()))
+            except RestoredTableError as error:
+                found[index] = error
+        return found
 
     def _quarantine_failed(self, planned: PlannedCut, done: StepResults) -> PlannedCut:
         """Records the failures. Returns the plan without the failed tables if all have reached their limit, else fails the

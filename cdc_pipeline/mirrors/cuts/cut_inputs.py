@@ -1,4 +1,4 @@
-"""The mirrors, dropped tables and approvals that a plan is made from, each read once."""
+"""The mirrors, ended tables and approvals that a plan is made from."""
 
 from __future__ import annotations
 
@@ -7,57 +7,37 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.restored_tables import require_not_restored
-from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable, dropped_tables
+from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable, ended_tables
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Iterable
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.settings.selection import TableSelection
     from cdc_pipeline.mysql.model.table import TableName
     from cdc_pipeline.positions import Position
 
 
-@dataclass(frozen=True)
-class StoredMirrors:
-    """Reads the lake's mirrors as they are now."""
-
-    lake: Lake
-    history: DataFrame
-    selection: TableSelection
-
-    def mirror(self, name: TableName) -> MirrorState | None:
-        """None if the table has no mirror. Raises RestoredTableError if the mirror was restored (RESTORE)."""
-        path = self.lake.paths.mirror(name)
-        require_not_restored(self.lake, path)
-        table = table_state(self.lake.spark, path)
-        return None if table is None else MirrorState.from_properties(table.properties)
-
-    def dropped_tables(self, database: str, cut_id: int) -> tuple[DroppedTable, ...]:
-        route_event = IncludedDdl(self.selection).mirrored_event
-        return dropped_tables(self.lake, self.history, database, cut_id, route_event)
-
-
 @dataclass
 class CutInputs:
-    """Caches what it reads, so that a plan sees each mirror in one state."""
+    """Reads each mirror once, so that a plan sees it in one state."""
 
-    stored: StoredMirrors
+    lake: Lake
+    selection: TableSelection
     approved: frozenset[Position]
     mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
-    ended_by_database: dict[str, tuple[DroppedTable, ...]] = field(default_factory=dict)
 
     def mirror(self, name: TableName) -> MirrorState | None:
-        """The mirror after the last cut; None if there was none."""
+        """The mirror after the last cut; None if there was none. Raises RestoredTableError if it was restored (RESTORE)."""
         if name not in self.mirrors:
-            self.mirrors[name] = self.stored.mirror(name)
+            path = self.lake.paths.mirror(name)
+            require_not_restored(self.lake, path)
+            table = table_state(self.lake.spark, path)
+            self.mirrors[name] = None if table is None else MirrorState.from_properties(table.properties)
         return self.mirrors[name]
 
-    def dropped_tables(self, database: str, window: Window) -> tuple[DroppedTable, ...]:
-        """The tables of the database that earlier cuts have dropped or truncated."""
-        if database not in self.ended_by_database:
-            self.ended_by_database[database] = self.stored.dropped_tables(database, window.cut_id)
-        return self.ended_by_database[database]
+    def ended_tables(self, database: str, cut_id: int) -> Iterable[EndedTable]:
+        """The tables of the database that cuts before this one have dropped or truncated."""
+        return ended_tables(self.lake, database, cut_id, IncludedDdl(self.selection).mirrored_event)

@@ -27,7 +27,7 @@ from cdc_pipeline.mirrors.changes.progress import (
 )
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_execution import CutExecution
-from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
+from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs
 from cdc_pipeline.mirrors.cuts.cut_planning import CutPlanner
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
@@ -78,8 +78,8 @@ class CutMaker:
     def settings(self) -> CutSettings:
         return CutSettings(self.time_zone, self.keys, self.policy, self.selection, self.columns)
 
-    def advance(self, up_to: int | None = None) -> CutReport:
-        """Finishes a begun cut, then advances all mirrors to the newest resolved TSO, or to `up_to` if that is lower.
+    def advance(self) -> CutReport:
+        """Finishes a begun cut, then advances all mirrors to the newest resolved TSO.
 
         Raises LakeError if the log of a table is damaged, if the newest cut or one of its mirrors was removed, or if a
         mirror that the cut changes was restored (RESTORE).
@@ -90,15 +90,13 @@ class CutMaker:
             self.report(f"finished the move of a folder to {path}, at which a run died")
         with small_query(self.lake.spark, 0):
             published = published_cut(self.lake)
-            streams = read_progress(self.lake, published).limited_to(up_to)
-            streams = with_ends(self.lake, streams, published, self.unread)
+            streams = with_ends(self.lake, read_progress(self.lake, published), published, self.unread)
         report: CutReport | None = None
         if begun := load_begun_cut(self.lake, published, self.columns.salt):
             self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
             report = self._resume(begun, published, streams)
             published = published_cut(self.lake)
-        # with `up_to` the mirrors are clones, whose versions start at 0
-        require_published(self.lake, published, mirrors=up_to is None)
+        require_published(self.lake, published)
         if streams.has_tsos and published.ends:
             raise LakeError(
                 "the stream has TSOs now, and the cuts so far have none. Nothing was changed. Run "
@@ -178,11 +176,7 @@ class CutMaker:
         return self.lake.read(name)
 
     def _inputs(self) -> CutInputs:
-        return CutInputs(self._stored, approved_statements(self.lake) | self.applied_before)
-
-    @property
-    def _stored(self) -> StoredMirrors:
-        return StoredMirrors(self.lake, self._table("ddl_history"), self.selection)
+        return CutInputs(self.lake, self.selection, approved_statements(self.lake) | self.applied_before)
 
     # ---- results
 

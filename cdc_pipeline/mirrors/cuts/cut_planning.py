@@ -127,8 +127,8 @@ class CutPlanner:
         def plan_with(kind: type[Planner]) -> _PlanResult:
             draft = self._draft(groups)
             changes = streams.plan_names(draft, groups)
-            ended = partial(self.inputs.dropped_tables, window=self.window)
-            planner = kind(draft, known_gaps=gaps, permissions=permissions, dropped=ended, doubts=rows.doubts)
+            ended = partial(self.inputs.ended_tables, cut_id=self.window.cut_id)
+            planner = kind(draft, known_gaps=gaps, permissions=permissions, ended=ended, doubts=rows.doubts)
             return planner.plan(ddl.to_apply), draft, changes
 
         result = self._guard(plan_with)

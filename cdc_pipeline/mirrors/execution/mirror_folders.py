@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import commit_metadata, create_table, forget_cached_log, is_committed, table_state
 from cdc_pipeline.lake.folder_moves import move_folder
-from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, needs_mapping
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.model.step_commits import StepCommits
-    from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, RestoreMirror
+    from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror
 
 _CREATION = {
     # deletes and updates mark rows instead of copying files: 7 KB against 20 MB for 1000 rows of 2 million
@@ -46,9 +45,7 @@ class MirrorFolders:
     """Mirror id → the folders to which steps of the cut move the mirror."""
 
     def is_at(self, path: str, state: MirrorState) -> bool:
-        """Whether this mirror, by its id, is at the path. Raises RestoredTableError if a table there was restored: its
-        commits do not show how far it is."""
-        require_not_restored(self.lake, path)
+        """Whether this mirror, by its id, is at the path."""
         table = table_state(self.lake.spark, path)
         return table is not None and table.properties.get("cdc.mirror_id") == state.mirror_id
 
@@ -79,15 +76,21 @@ class MirrorFolders:
         create_table(self.lake.spark, path, commit, schema=state.spark_schema(), properties=settings)
 
     def rename(self, step: RenameMirror, commits: StepCommits) -> None:
-        old, new = self.lake.paths.mirror(step.before.name), self.lake.paths.mirror(step.state.name)
-        self._move(old, new, step.state, commits(0))
-
-    def restore(self, step: RestoreMirror, commits: StepCommits) -> None:
-        dropped, path = (
-            self.lake.paths.dropped_mirror(step.before.name, step.ddl_id),
+        """Moves the mirror and writes its state to its properties."""
+        source, target, commit = (
+            step.folder_before(self.lake.paths),
             self.lake.paths.mirror(step.state.name),
+            commits(0),
         )
-        self._move(dropped, path, step.state, commits(0))
+        if self.is_at(source, step.state):
+            # this commit means that the mirror was moved already, and that a later step has moved it back
+            if is_committed(self.lake.spark, source, commit):
+                return
+            move_mirror(self.lake, source, target)
+        if self.is_at(target, step.state):
+            commit_metadata(self.lake.spark, target, commit, properties=step.state.properties())
+        else:
+            self.require_moved(target, step.state)
 
     def drop(self, step: DropMirror, next_commits: StepCommits) -> None:
         """`next_commits`: those of the step that follows the DROP."""
@@ -95,18 +98,6 @@ class MirrorFolders:
         # a commit of a later step means that the mirror was dropped already and then restored
         if self.is_at(path, step.state) and not is_committed(self.lake.spark, path, next_commits(0)):
             move_mirror(self.lake, path, self.lake.paths.dropped_mirror(step.state.name, step.ddl_id))
-
-    def _move(self, source: str, target: str, state: MirrorState, commit: Commit) -> None:
-        """Moves the mirror and writes `state` to its properties."""
-        if self.is_at(source, state):
-            # this commit means that the mirror was moved already, and that a later step has moved it back
-            if is_committed(self.lake.spark, source, commit):
-                return
-            move_mirror(self.lake, source, target)
-        if self.is_at(target, state):
-            commit_metadata(self.lake.spark, target, commit, properties=state.properties())
-        else:
-            self.require_moved(target, state)
 
     def _is_moved(self, state: MirrorState) -> bool:
         """Whether the mirror is in a folder to which a step of this cut moves it."""

@@ -1,4 +1,4 @@
-"""Steps that delete, exchange or restore rows without a message: EXCHANGE and DROP PARTITION, RECOVER after TRUNCATE.
+"""Steps that delete or exchange rows without a message: EXCHANGE and DROP PARTITION.
 
 Each function makes one Delta commit per mirror that it changes, and skips a commit that the mirror already contains.
 """
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import append_once, forget_cached_log, is_committed, replace_once
+from cdc_pipeline.lake.delta import forget_cached_log, is_committed, replace_once
 from cdc_pipeline.lake.paths import remove_folder
-from cdc_pipeline.mirrors.changes.dropped_tables import truncated_version
 from cdc_pipeline.mirrors.merge.computed_values import fitting_session, with_computed
 from cdc_pipeline.mirrors.merge.merge_rows import Merged
 from cdc_pipeline.mirrors.merge.soft_deletes import LIVE, delete_or_mark_rows, deleted_cell, live_rows
@@ -21,12 +20,12 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.lake.delta import Commit
     from cdc_pipeline.mirrors.execution.step_context import StepContext
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, RestoreRows
+    from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows
     from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 
 _ROWS = 1
@@ -101,21 +100,15 @@ def _fill_partition(session: SparkSession, context: StepContext, step: ExchangeR
 
 
 def _as_rows_of(target: MirrorState, rows: DataFrame, names: Iterable[tuple[str, str]]) -> DataFrame:
-    """The rows with the columns of `target`. `names`: (column of `rows`, column of `target`)."""
-    own = _own_cells(rows, target, keeps_deleted=False)
-    return with_computed(rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *own), target)
-
-
-def _own_cells(rows: DataFrame, target: MirrorState, *, keeps_deleted: bool) -> list[Column]:
-    """The metadata columns of `target`, NULL where the rows lack them, and `_deleted` if it has that.
-
-    `keeps_deleted`: `rows` have `_deleted`, too.
-    """
-    metadata = [
+    """The rows with the columns of `target`. `names`: (column of `rows`, column of `target`). Metadata columns that the rows
+    lack are NULL."""
+    own = [
         F.col(field.name) if field.name in rows.columns else F.lit(None).cast(field.dataType).alias(field.name)
         for field in target.metadata_fields
     ]
-    return [*metadata, *([deleted_cell(keeps_deleted=keeps_deleted)] if target.has_soft_delete else [])]
+    if target.has_soft_delete:
+        own.append(deleted_cell(keeps_deleted=False))
+    return with_computed(rows.select(*(F.col(quoted(old)).alias(new) for old, new in names), *own), target)
 
 
 def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, deleted: str | None, commit: Commit) -> None:
@@ -129,40 +122,3 @@ def _replace_rows(spark: SparkSession, path: str, arriving: DataFrame, deleted: 
         replace_once(rows, path, commit, deleted)
     finally:
         conf.unset(key)
-
-
-def restore_rows(context: StepContext, step: RestoreRows, source: str) -> None:
-    """Copies the rows that the mirror at `source` had before its TRUNCATE into the empty mirror."""
-    commits = context.commits
-    if is_committed(context.spark, context.path, commits(_ROWS)):
-        return
-    version = truncated_version(context.spark, source, step.ddl_id)
-    if version is None:
-        lost = f"rows from before the TRUNCATE at {step.ddl_id} have expired from the Delta log of {step.source.name}"
-        context.add_gaps(_not_restored(lost), commits.for_gaps(_ROWS))
-        return
-    if (version.masks, version.mask_key) != (dict(step.state.masks), step.state.mask_key):
-        lost = f"rows from before the TRUNCATE at {step.ddl_id} were masked by other rules and are not restored"
-        context.add_gaps(_not_restored(lost), commits.for_gaps(_ROWS))
-        return
-    session = fitting_session(context.spark, step.state)
-    rows = session.read.format("delta").option("versionAsOf", version.version).load(source)
-    if not step.state.has_soft_delete:
-        rows = live_rows(rows, keeps_deleted=version.keeps_deleted)
-    names = {name.casefold(): name for name in rows.columns}
-    columns, missing = [], []
-    for column in step.state.schema.columns:
-        name, kind = names.get(column.name.casefold()), step.state.column_type(column)
-        if name is None:
-            missing.append(column.name)
-        value = F.lit(None) if name is None else F.col(quoted(name))
-        columns.append(value.try_cast(kind).alias(column.name))
-    own = _own_cells(rows, step.state, keeps_deleted=version.keeps_deleted)
-    if missing:
-        detail = f"columns that did not exist before the TRUNCATE at {step.ddl_id} are NULL: {', '.join(missing)}"
-        context.add_gaps(_not_restored(detail), commits.for_gaps(_ROWS))
-    append_once(with_computed(rows.select(*columns, *own), step.state), context.path, commits(_ROWS))
-
-
-def _not_restored(detail: str) -> tuple[Gap, ...]:
-    return (Gap(GapKind.NOT_RESTORED, detail),)

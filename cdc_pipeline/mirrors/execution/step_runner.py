@@ -21,7 +21,7 @@ from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import first_line, hadoop_path
 from cdc_pipeline.mirrors.execution.alter_columns import change_columns
 from cdc_pipeline.mirrors.execution.mirror_folders import MirrorFolders
-from cdc_pipeline.mirrors.execution.row_moves import delete_rows, exchange_rows, restore_rows
+from cdc_pipeline.mirrors.execution.row_moves import delete_rows, exchange_rows
 from cdc_pipeline.mirrors.execution.source_rows import change_source_rows
 from cdc_pipeline.mirrors.execution.step_context import StepContext
 from cdc_pipeline.mirrors.execution.step_order import independent_chains, later_folders
@@ -40,8 +40,6 @@ from cdc_pipeline.mirrors.model.steps import (
     PurgeDeletedRows,
     PurgeSurplusRows,
     RenameMirror,
-    RestoreMirror,
-    RestoreRows,
     Step,
     TruncateMirror,
     UpdateState,
@@ -176,12 +174,6 @@ class StepRunner:
                 folders.rename(step, context.commits)
             case DropMirror():
                 folders.drop(step, self.commits.step(index + 1))
-            case RestoreMirror():
-                folders.restore(step, context.commits)
-            case RestoreRows():
-                folders.create(context.path, step.state, context.commits(0))
-                if self._is_in_place(context.path, step, folders):
-                    restore_rows(context, step, self.lake.paths.mirror(step.source.name))
             case ExchangeRows():
                 self._exchange(index, step, context, folders)
             case (
@@ -251,12 +243,9 @@ class StepRunner:
         exchange_rows(context, step, places[0], places[1], staged)
 
     def _truncate(self, step: TruncateMirror, context: StepContext) -> None:
-        state, path, commits = step.state, context.path, context.commits
-        before = {"masks": state.masks, "mask_key": state.mask_key, "keeps_deleted": state.has_soft_delete}
-        commit = commits(0, truncated=step.ddl_id, **before) if step.ddl_id else commits(0)
-        delete_or_mark_rows(
-            self.lake.spark, path, None, commit, keeps_deleted=state.has_soft_delete and bool(step.ddl_id)
-        )
+        path, commits = context.path, context.commits
+        keeps_deleted = step.state.has_soft_delete
+        delete_or_mark_rows(self.lake.spark, path, None, commits(0), keeps_deleted=keeps_deleted)
         table = table_state(self.lake.spark, path)
         if table is not None and has_row_gaps(table):
             # the gaps were about rows that no longer exist

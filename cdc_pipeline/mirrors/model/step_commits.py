@@ -53,9 +53,9 @@ class StepCommits:
     note: Mapping[str, Any]
     pipeline: str
 
-    def __call__(self, part: int, **more: Any) -> Commit:
-        """The commit of the part, with `more` in its note. Raises LakeError if the step has too many parts."""
-        return Commit(self.writer, self._version(part), {**self.note, **more})
+    def __call__(self, part: int) -> Commit:
+        """The commit of the part. Raises LakeError if the step has too many parts."""
+        return Commit(self.writer, self._version(part), dict(self.note))
 
     def for_gaps(self, part: int) -> Commit:
         """The commit for gaps of the part. Write it before the part's own commit, so that a crash cannot lose the gaps."""

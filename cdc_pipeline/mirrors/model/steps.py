@@ -39,16 +39,6 @@ class _InPlace(BaseStep):
         return None
 
 
-class _Moved(BaseStep):
-    before: MirrorState
-
-    def names(self) -> tuple[TableName, ...]:
-        return (self.before.name, self.state.name)
-
-    def folder_after(self, paths: LakePaths) -> str | None:
-        return paths.mirror(self.state.name)
-
-
 @dataclass(frozen=True)
 class CreateMirror(_InPlace):
     """Creates an empty mirror."""
@@ -127,15 +117,26 @@ class TruncateMirror(_InPlace):
     """Deletes all rows, or marks them as deleted (`soft_delete`)."""
 
     state: MirrorState
-    ddl_id: str = ""
-    """The id of the statement (`DdlEvent.ddl_id`), by which `RestoreRows` finds the rows. Empty: all rows are loaded again,
-    and also a mirror with `soft_delete` keeps none."""
 
 
 @dataclass(frozen=True)
-class RenameMirror(_Moved):
+class RenameMirror(BaseStep):
+    """Moves the mirror's folder to another name, or back from where a `DropMirror` put it."""
+
     before: MirrorState
     state: MirrorState
+    dropped_by: str | None = None
+    """The `ddl_id` of that DropMirror."""
+
+    def names(self) -> tuple[TableName, ...]:
+        return (self.before.name, self.state.name)
+
+    def folder_before(self, paths: LakePaths) -> str:
+        name = self.before.name
+        return paths.mirror(name) if self.dropped_by is None else paths.dropped_mirror(name, self.dropped_by)
+
+    def folder_after(self, paths: LakePaths) -> str | None:
+        return paths.mirror(self.state.name)
 
 
 @dataclass(frozen=True)
@@ -201,29 +202,6 @@ class ExchangeRows(_InPlace):
         return (self.state.name, self.other.name)
 
 
-@dataclass(frozen=True)
-class RestoreMirror(_Moved):
-    """Restores a mirror that a DROP moved aside, perhaps under another name."""
-
-    before: MirrorState
-    state: MirrorState
-    ddl_id: str
-    """The id of the DROP."""
-
-
-@dataclass(frozen=True)
-class RestoreRows(_InPlace):
-    """Creates a mirror with the rows that `source` had before a TRUNCATE."""
-
-    source: MirrorState
-    state: MirrorState
-    ddl_id: str
-    """The id of the TRUNCATE."""
-
-    def names(self) -> tuple[TableName, ...]:
-        return (self.source.name, self.state.name)
-
-
 Step: TypeAlias = Annotated[
     CreateMirror
     | ApplyRows
@@ -235,8 +213,6 @@ Step: TypeAlias = Annotated[
     | DeleteRows
     | ChangeSourceRows
     | ExchangeRows
-    | RestoreMirror
-    | RestoreRows
     | PurgeSurplusRows
     | PurgeDeletedRows,
     BY_CLASS,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import HELD, PENDING
 from cdc_pipeline.mirrors.changes.progress import published_cut
-from cdc_pipeline.mirrors.changes.window import Window
-from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
+from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.object_names import ObjectNames
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
@@ -54,15 +54,12 @@ def pending_statements(lake: Lake, settings: CutSettings) -> tuple[PendingStatem
     named = ObjectNames(upstream).resolved(in_upstream_order(unapplied))
     pairs = [(event, included.mirrored_event(event)) for event in named]
     events = [routed for event, routed in pairs if routed.changes or not event.changes]
-    inputs = CutInputs(StoredMirrors(lake, history, settings.selection), frozenset(held))
-    window = Window(published.cut_id + 1, None, None, published.last_batch, published.last_batch)
-    draft = PlanDraft(
-        (), inputs.mirror, published.names, window.cut_id, settings.time_zone, settings.columns, settings.keys
-    )
+    inputs = CutInputs(lake, settings.selection, frozenset(held))
+    cut_id = published.cut_id + 1
+    draft = PlanDraft((), inputs.mirror, published.names, cut_id, settings.time_zone, settings.columns, settings.keys)
     permissions = Permissions(settings.policy, inputs.approved, (), frozenset(table.name for table in published.held))
-    plan = Planner(draft, permissions=permissions, dropped=lambda name: inputs.dropped_tables(name, window)).plan(
-        events
-    )
+    planner = Planner(draft, permissions=permissions, ended=partial(inputs.ended_tables, cut_id=cut_id))
+    plan = planner.plan(events)
     return tuple(
         PendingStatement(
             *event.position,

@@ -163,7 +163,7 @@ class AlterPlanner:
                 case ExchangePartition():
                     self._exchange(state, clause, event, outcome)
                 case TruncatePartition(names=()):
-                    self._draft.steps.append(TruncateMirror(state, event.ddl_id))
+                    self._draft.steps.append(TruncateMirror(state))
                     self._draft.truncate(state)
                     record_effect(outcome, f"truncated {name}", state)
                 case TruncatePartition() | DropPartition() | FirstPartition():

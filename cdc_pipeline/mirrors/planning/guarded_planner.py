@@ -60,7 +60,7 @@ class GuardedPlanner(Planner):
 
     def _attempt(self, work: Callable[[], None], on_error: Callable[[Exception], None]) -> None:
         """Does the work. If it fails, restores all state from before and calls `on_error`."""
-        draft, dropped = self._draft.snapshot(), self._recovery.snapshot()
+        draft, ended = self._draft.snapshot(), self._recovery.snapshot()
         held, held_from = dict(self._held), dict(self._held_from)
         try:
             work()
@@ -68,7 +68,7 @@ class GuardedPlanner(Planner):
             raise
         except Exception as error:
             self._draft.restore(draft)
-            self._recovery.restore(dropped)
+            self._recovery.restore(ended)
             # keeps the dictionaries: the plan refers to them
             for current, before in ((self._held, held), (self._held_from, held_from)):
                 current.clear()

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable
+    from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
     from cdc_pipeline.mirrors.changes.segments import UnknownOrder
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
@@ -85,7 +85,7 @@ class Planner:
     """Plans a cut on a draft.
 
     known_gaps: gaps that are known before planning, such as those of dead letters.
-    dropped: returns the tables of a database that earlier cuts dropped or truncated.
+    ended: returns the tables of a database that earlier cuts dropped or truncated.
     doubts: rows for which it is unknown whether they precede or follow a statement.
     """
 
@@ -95,7 +95,7 @@ class Planner:
         *,
         known_gaps: Mapping[TableName, tuple[Gap, ...]] | None = None,
         permissions: Permissions | None = None,
-        dropped: Callable[[str], Iterable[DroppedTable]] = lambda database: (),
+        ended: Callable[[str], Iterable[EndedTable]] = lambda database: (),
         doubts: Iterable[UnknownOrder] = (),
     ) -> None:
         self._draft = draft
@@ -105,7 +105,7 @@ class Planner:
         self._held = {held.name: held for held in self._permissions.held}
         self._held_from = dict.fromkeys(self._held, 0)
         self._alterations = AlterPlanner(draft, self._permissions.policy)
-        self._recovery = RecoveryPlanner(draft, dropped)
+        self._recovery = RecoveryPlanner(draft, ended)
         self._tables = TablePlanner(draft, self._permissions.policy, self._recovery)
         self._merged_tables = MergedTablePlanner(draft, self._permissions.policy, self._tables)
 

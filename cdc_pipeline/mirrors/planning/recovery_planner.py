@@ -1,16 +1,17 @@
-"""Plans RECOVER and FLASHBACK: no message brings the rows, but the lake keeps them after a DROP or TRUNCATE."""
+"""Plans RECOVER and FLASHBACK: no message brings the rows, but the lake keeps the mirrors of dropped tables."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable
+from cdc_pipeline.gaps import GapKind, statement_gap
+from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.model.steps import RenameMirror, RestoreMirror, RestoreRows
+from cdc_pipeline.mirrors.model.steps import RenameMirror
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mysql.model.change_names import folded
-from cdc_pipeline.mysql.model.schema_changes import RecoverTable
+from cdc_pipeline.mysql.model.schema_changes import RecoverDatabase, RecoverTable
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 if TYPE_CHECKING:
@@ -21,110 +22,103 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 
+_NOT_KEPT = "the lake keeps no mirror of it; a rebuild brings the rows that the stream has had"
+_TRUNCATED = "they were truncated; a rebuild brings them, unless the table uses soft_delete"
+_OTHER_SALT = "they were hashed with another mask_salt; a rebuild brings them"
+_SEVERAL = (
+    "several dropped tables had the name, and a job number does not show which is meant; a rebuild does not either"
+)
+
 
 class RecoveryPlanner:
-    """Plans one RECOVER or FLASHBACK statement.
+    """Moves the mirror that the lake keeps back. Without one the table comes back empty, with a gap.
 
-    earlier: returns the tables of a database that earlier cuts dropped or truncated. `add_dropped`, `add_retired` and
-    `add_truncated` add those of this cut.
+    earlier: returns the tables of a database that earlier cuts dropped or truncated. `add` adds those of this cut.
     """
 
-    def __init__(self, draft: PlanDraft, earlier: Callable[[str], Iterable[DroppedTable]]) -> None:
+    def __init__(self, draft: PlanDraft, earlier: Callable[[str], Iterable[EndedTable]]) -> None:
         self._draft = draft
         self._earlier = earlier
-        self._dropped: dict[str, list[DroppedTable]] = {}
+        self._ended: dict[str, list[EndedTable]] = {}
         self._expected: set[TableName] = set()
 
-    def snapshot(self) -> dict[str, list[DroppedTable]]:
-        return {database: list(found) for database, found in self._dropped.items()}
+    def snapshot(self) -> dict[str, list[EndedTable]]:
+        return {database: list(found) for database, found in self._ended.items()}
 
-    def restore(self, snapshot: dict[str, list[DroppedTable]]) -> None:
+    def restore(self, snapshot: dict[str, list[EndedTable]]) -> None:
         """Undoes all changes since the snapshot."""
-        self._dropped = snapshot
+        self._ended = snapshot
 
     def expect(self, changes: Iterable[SchemaChange]) -> None:
-        """Notes which tables a RECOVER or FLASHBACK of this cut names: rows before their TRUNCATE are needed."""
-        self._expected = {folded(change.name) for change in changes if isinstance(change, RecoverTable)}
+        """Notes what the RECOVER and FLASHBACK statements of this cut name."""
+        found = [change for change in changes if isinstance(change, (RecoverTable, RecoverDatabase))]
+        names = (
+            change.name if isinstance(change, RecoverTable) else TableName(change.database, "") for change in found
+        )
+        self._expected = set(map(folded, names))
 
     def is_expected(self, name: TableName) -> bool:
+        """Whether a statement of this cut recovers a table of that name."""
         return folded(name) in self._expected
 
-    def add_dropped(self, state: MirrorState, mark: str) -> None:
-        self._dropped_in(state.name.database).append(DroppedTable(state, mark, "dropped"))
+    def add(self, name: TableName, ddl_id: str, state: MirrorState | None) -> None:
+        """Notes a table that this cut drops or truncates (`EndedTable`)."""
+        if self._expected:
+            self._ended_in(name.database).append(EndedTable(name, ddl_id, state))
 
-    def add_retired(self, state: MirrorState, mark: str) -> None:
-        self._dropped_in(state.name.database).append(DroppedTable(state, mark, "retired"))
+    def _ended_in(self, database: str) -> list[EndedTable]:
+        if database not in self._ended:
+            self._ended[database] = list(self._earlier(database))
+        return self._ended[database]
 
-    def add_truncated(self, state: MirrorState, mark: str) -> None:
-        self._dropped_in(state.name.database).append(DroppedTable(state, mark, "truncated"))
-
-    def _dropped_in(self, database: str) -> list[DroppedTable]:
-        if database not in self._dropped:
-            self._dropped[database] = list(self._earlier(database))
-        return self._dropped[database]
+    def _ended_before(self, event: DdlEvent, database: str) -> list[EndedTable]:
+        return [table for table in self._ended_in(database) if table.time < event.commit_ts]
 
     def recover(self, change: RecoverTable, event: DdlEvent, outcome: DdlOutcome) -> None:
-        """Restores the table that was last dropped or truncated under the name, under `new_name` if given."""
-        name = change.name
-        candidates = [
-            table
-            for table in self._dropped_in(name.database)
-            if folded(table.name) == folded(name) and table.time < event.commit_ts
-        ]
-        table = max(candidates, key=lambda item: item.time, default=None)
-        target = change.new_name or name
+        """Brings back the table that was last dropped or truncated under the name, under `new_name` if given."""
+        name, target = change.name, change.new_name or change.name
+        ended = [table for table in self._ended_before(event, name.database) if folded(table.name) == folded(name)]
+        table = max(ended, key=lambda item: item.time, default=None)
         if self._draft.exists(target):
             refuse(self._draft, target, f"{name} cannot be recovered as {target}: {target} exists", event, outcome)
-        elif table is None or (change.by_job and len(candidates) > 1):
-            state = MirrorState(target, f"{target}@{event.ddl_id}", TableSchema(()), inferred=True)
-            self._draft.create(state)
-            found = (
-                f"{len(candidates)} dropped mirrors of it, and does not know their jobs" if candidates else "none of it"
-            )
-            reason = f"{name} cannot be recovered: the lake has {found}"
-            refuse(self._draft, target, reason, event, outcome)
+        elif table is None or (change.by_job and len(ended) > 1):
+            self._create_empty(target, _SEVERAL if ended else _NOT_KEPT, event, outcome)
         else:
-            self._restore_mirror(table, target, event, outcome)
+            self._bring_back(table, target, event, outcome)
 
     def recover_database(self, database: str, new_database: str | None, event: DdlEvent, outcome: DdlOutcome) -> None:
-        """Restores the tables of the last DROP DATABASE."""
-        candidates = [
-            table for table in self._dropped_in(database) if table.how != "truncated" and table.time < event.commit_ts
-        ]
-        last = max((table.time for table in candidates), default=None)
-        for table in [table for table in candidates if table.time == last]:
+        """Brings back the tables of the last DROP DATABASE."""
+        dropped = [table for table in self._ended_before(event, database) if table.state]
+        last = max((table.time for table in dropped), default=None)
+        for table in [table for table in dropped if table.time == last]:
             target = TableName(new_database or database, table.name.table)
             # pending rows do not show that it exists: without a statement that names the table, one segment has all its rows
             if self._draft.state(target) is not None:
                 reason = f"{table.name} cannot be recovered as {target}: {target} exists"
                 refuse(self._draft, target, reason, event, outcome)
             else:
-                self._restore_mirror(table, target, event, outcome)
+                self._bring_back(table, target, event, outcome)
         if last is None:
             reason = f"database {database} cannot be recovered: the lake has no dropped mirrors of it"
             refuse(self._draft, None, reason, event, outcome)
 
-    def _restore_mirror(self, table: DroppedTable, target: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
-        if not self._draft.has_salt(table.state):
-            self._draft.create(MirrorState(target, f"{target}@{event.ddl_id}", table.state.schema))
-            reason = f"{table.name} cannot be recovered: its values were hashed with another mask_salt"
-            refuse(self._draft, target, reason, event, outcome)
+    def _bring_back(self, table: EndedTable, target: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+        kept = table.state
+        if kept is None or not self._draft.has_salt(kept):
+            self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, event, outcome)
             return
-        if table.how == "truncated":
-            state = replace(table.state, name=target, mirror_id=f"{target}@{event.ddl_id}", kept_columns=())
-            state = self._draft.with_masks(state)
-            if state.has_soft_delete:
-                state = replace(state, soft_delete_key=())  # the key may have changed since
-            self._draft.steps.append(RestoreRows(table.state, state, table.ddl_id))
-        else:
-            state = replace(table.state, name=target, retired=None)
-            if table.how == "retired":
-                self._draft.steps.append(RenameMirror(table.state, state))
-                self._draft.remove(table.state.name)
-            else:
-                self._draft.steps.append(RestoreMirror(table.state, state, table.ddl_id))
-            self._dropped_in(table.state.name.database).remove(table)
+        state = replace(kept, name=target, retired=None)
+        self._draft.steps.append(RenameMirror(kept, state, table.ddl_id if kept.retired is None else None))
+        if kept.retired is not None:
+            self._draft.remove(kept.name)
+        self._ended_in(table.name.database).remove(table)
         self._draft.set_state(state)
-        self._draft.mark_filled(state)
         state = self._draft.apply_name_rules(state)
         record_effect(outcome, f"recovered {table.name} as {target}, as it was before {table.ddl_id}", state)
+
+    def _create_empty(self, target: TableName, reason: str, event: DdlEvent, outcome: DdlOutcome) -> None:
+        """Creates the mirror without columns, which its next rows show."""
+        text = f"RECOVER or FLASHBACK brought the table back without its rows: {reason}"
+        gap = statement_gap(GapKind.NOT_RESTORED, text, event.position)
+        state = MirrorState(target, f"{target}@{event.ddl_id}", TableSchema(()), inferred=True)
+        record_effect(outcome, f"{target} came back without its rows", self._draft.create(state.with_gaps(gap)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState
-from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, TruncateMirror
+from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse, refuse_definition
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
@@ -70,7 +70,7 @@ class TablePlanner:
         if existing is not None:
             # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
             self._draft.steps.append(DropMirror(existing, event.ddl_id))
-            self._recovery.add_dropped(existing, event.ddl_id)
+            self._recovery.add(name, event.ddl_id, existing)
             outcome.effects.append(f"dropped the former {name}: the stream has no DROP or RENAME of it")
         state = MirrorState(name, f"{name}@{event.ddl_id}", schema, inferred=inferred)
         state = state.with_gaps(*self.gaps_of_start(change, event))
@@ -153,13 +153,19 @@ class TablePlanner:
         if state is None:
             record_effect(outcome, f"{name}: no mirror to truncate")
             return
-        self._draft.steps.append(TruncateMirror(state, event.ddl_id))
-        self._recovery.add_truncated(state, event.ddl_id)
-        self._draft.truncate(state)
         # the gaps were about rows that no longer exist
         healed = replace(state, gaps=()).with_gaps(*type_gaps(state.schema.columns))
-        if healed != state:
-            self._draft.record_state(healed)
+        is_kept = self._recovery.is_expected(name) and not state.has_soft_delete
+        self._recovery.add(name, event.ddl_id, state if is_kept else None)
+        if is_kept:  # a FLASHBACK of this cut moves the mirror with the rows back
+            healed = replace(healed, mirror_id=f"{name}@{event.ddl_id}")
+            self._draft.steps += [DropMirror(state, event.ddl_id), CreateMirror(healed)]
+            self._draft.set_state(healed)
+        else:
+            self._draft.steps.append(TruncateMirror(state))
+            if healed != state:
+                self._draft.record_state(healed)
+        self._draft.truncate(healed)
         record_effect(outcome, f"truncated {name}", healed)
 
     def drop(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
@@ -175,11 +181,11 @@ class TablePlanner:
             kept = state.as_retired(event.ddl_id)
             self._draft.steps.append(RenameMirror(state, kept))
             self._draft.set_state(kept)
-            self._recovery.add_retired(kept, event.ddl_id)
+            self._recovery.add(name, event.ddl_id, kept)
             record_effect(outcome, f"dropped {name}; its mirror is kept as {kept.name}")
             return
         self._draft.steps.append(DropMirror(state, event.ddl_id))
-        self._recovery.add_dropped(state, event.ddl_id)
+        self._recovery.add(name, event.ddl_id, state)
         record_effect(outcome, f"dropped {name}; its mirror is kept in dropped/")
 
     def rename(self, old: TableName, new: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:

@@ -240,7 +240,7 @@ class _Statement:
         if cursor.accept("TABLE"):
             name = self._read_name(cursor)
             if cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO"):
-                raise cursor.error("FLASHBACK TABLE to a point in time: no message contains the restored rows")
+                raise cursor.error("FLASHBACK TABLE to a point in time: no message and no rebuild brings its rows")
             if not cursor.accept("TO"):
                 return RecoverTable(name)
             return RecoverTable(name, replace(name, table=cursor.read_name("a table name")))
@@ -250,7 +250,7 @@ class _Statement:
                 return RecoverDatabase(database, cursor.read_name("a database name") if cursor.accept("TO") else None)
         while not cursor.at_end and not cursor.at(";"):
             cursor.skip()
-        reason = "FLASHBACK CLUSTER or DATABASE to a point in time: no message contains the restored rows"
+        reason = "FLASHBACK CLUSTER or DATABASE to a point in time: no message and no rebuild brings its rows"
         return NotSupported(reason, everywhere=True)
 
     # ---- ALTER, DROP, RENAME

@@ -105,7 +105,6 @@ class FakeLake:
         writer = StepRunner(Lake(None, PATHS), plan.steps, row_sets, CutCommits("p", 7, {}), rows, 1)  # type: ignore[arg-type]
         with (
             patch.object(mirror_folders, "table_state", self.table_state),
-            patch.object(mirror_folders, "require_not_restored", lambda *_: None),
             patch.object(mirror_folders, "is_committed", self.is_in),
             patch.object(mirror_folders, "commit_metadata", self.commit),
             patch.object(mirror_folders, "create_table", self.create),
@@ -153,6 +152,8 @@ PLANS = {
     "dropped, back, and back to its name": "DROP TABLE a; FLASHBACK TABLE a TO c; RENAME TABLE c TO a; "
     "CREATE TABLE c (id INT PRIMARY KEY)",
     "dropped and recovered, twice": "DROP TABLE a; RECOVER TABLE a; DROP TABLE a; RECOVER TABLE a; RENAME TABLE a TO c",
+    "truncated and back, beside the emptied table": "TRUNCATE TABLE a; FLASHBACK TABLE a TO c; "
+    "RENAME TABLE c TO d; DROP TABLE a",
     "a name of several in turn": "RENAME TABLE a TO c, b TO a; DROP TABLE a; RENAME TABLE c TO b; RENAME TABLE b TO a; "
     "FLASHBACK TABLE a TO d",
     "dropped and made again, twice": "DROP TABLE a; CREATE TABLE a (id INT PRIMARY KEY); DROP TABLE a; "
@@ -171,7 +172,7 @@ def _kill_points(actions: int) -> Iterator[tuple[int, ...]]:
 @pytest.mark.parametrize("name", PLANS)
 def test_killed_at_any_commit_or_move(name: str) -> None:
     states, plan = planned(PLANS[name], NAMES.get(name, "a b"))
-    assert sum(isinstance(step, RenameMirror) for step in plan.steps) or "dropped" in name
+    assert sum(isinstance(step, RenameMirror) for step in plan.steps) or "dropped" in name or "truncated" in name
     straight = FakeLake(states)
     straight.run(plan)
     for kill_at in _kill_points(straight.actions):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc_pipeline.mirrors.changes.dropped_tables import DroppedTable
+from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
 from cdc_pipeline.mirrors.merge.computed_values import columns_to_recompute, drops_computed, unavailable_columns
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, ComputedRules
 from cdc_pipeline.mirrors.model.masks import HASH
@@ -161,9 +161,8 @@ def test_a_mirror_keeps_what_it_was_made_with() -> None:
 def test_what_comes_back_has_the_columns_of_its_name() -> None:
     made = _state(planned(T.format("b1"))[0], "b1")
     draft = PlanDraft((), {}.get, frozenset(), 1, "UTC", ColumnRules(computed=RULES))
-    Planner(draft, dropped=lambda _: [DroppedTable(made, f"{tso(1)}", "dropped")]).plan(
-        [masked_event(2, "FLASHBACK TABLE b1 TO a1")]
-    )
+    ended = EndedTable(made.name, f"{tso(1)}", made)
+    Planner(draft, ended=lambda _: [ended]).plan([masked_event(2, "FLASHBACK TABLE b1 TO a1")])
     assert _state(draft, "a1").computed == (NOTE, TOTAL)
 
 

@@ -19,7 +19,7 @@ def test_numbers_grow() -> None:
     ]
     assert numbers == sorted(set(numbers))
     assert one.step(0).last == 99_999
-    assert one.step(3)(2, more=1).note == {"cut": 41, "step": 3, "more": 1}
+    assert one.step(3)(2).note == {"cut": 41, "step": 3}
     # gaps are committed before the part, by a separate writer
     assert one.step(3).for_gaps(2).app_id != one.step(3)(2).app_id
 

@@ -16,13 +16,10 @@ PATHS = LakePaths("/lake", "p")
 STATE, OTHER = (SimpleNamespace(name=TableName("db", name), mirror_id=name) for name in ("t", "u"))
 TWO_MIRRORS = {
     "RenameMirror": "db.u db.t",
-    "RestoreMirror": "db.u db.t",
-    "RestoreRows": "db.u db.t",
     "ExchangeRows": "db.t db.u",
 }
 MOVES = {
     "RenameMirror": PATHS.mirror(STATE.name),
-    "RestoreMirror": PATHS.mirror(STATE.name),
     "DropMirror": PATHS.dropped_mirror(STATE.name, "1"),
 }
 

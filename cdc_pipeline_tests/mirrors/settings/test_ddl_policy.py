@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-import cdc_pipeline
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
@@ -220,21 +219,6 @@ def test_a_rebuild_under_another_policy_ends_the_wait(spark: SparkSession, tmp_p
     assert published_cut(Lake(spark, ingested.paths)).held == ()
     assert (ingested.rows("b"), ingested.statuses().count("held")) == ({"b": [("id", "v"), ("2", "y")]}, 0)
     assert lake_balance(Lake(spark, ingested.paths)).is_balanced
-
-
-def test_a_moment_while_a_table_waited_is_read_with_what_was_approved_later(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    ingested = Ingested(spark, tmp_path, DdlPolicy("hold"))
-    ingested.send([create("a", 1), put("a", 2, "1", "x")], 10)
-    ingested.send([change("TRUNCATE TABLE a", 15), put("a", 16, "2", "y")], 20)
-    ingested.send([put("a", 25, "3", "z"), put("a", 28, "4", "w")], 30)
-    lake = Lake(spark, ingested.paths)
-    approve(lake, published_cut(lake).held, "approval")
-    ingested.maker().advance()
-    for step, ids in ((26, [2, 3]), (29, [2, 3, 4])):
-        with cdc_pipeline.read_cut(spark, ingested.paths.root, "p", tso(step)) as tables:
-            assert sorted(row["id"] for row in tables["db.a"].collect()) == ids
 
 
 def test_a_rebuild_holds_no_statement_that_was_applied_before(spark: SparkSession, tmp_path: Path) -> None:

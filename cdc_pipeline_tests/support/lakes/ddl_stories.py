@@ -275,7 +275,7 @@ STORIES: dict[str, DdlStory] = {
         ],
         {"db.cut": Table(ID_V, [("2", "b")]), "db.uncut": Table(ID_V, [("1", "a"), ("3", "c")])},
     ),
-    "rows_that_never_were_in_a_cut_are_not_there_to_come_back": DdlStory(
+    "a_table_that_an_earlier_cut_has_truncated_comes_back_empty": DdlStory(
         [create("cut0", 1), put("cut0", 2, "1", "a"), change("TRUNCATE TABLE cut0", 3)],
         [change("FLASHBACK TABLE cut0 TO uncut0", 20), put("uncut0", 21, "3", "c")],
         {"db.cut0": Table(ID_V, []), "db.uncut0": Table(ID_V, [("3", "c")], gaps=True)},
