@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from cdc_pipeline.mirrors.changes.held_rows import with_resumed_rows
 from cdc_pipeline.mirrors.changes.late_changes import rows_at_watermark
 from cdc_pipeline.mirrors.changes.late_ddl import Replay, with_replayed_rows
 from cdc_pipeline.mirrors.changes.rebased_rows import rebase_gaps, rebased_changes
@@ -14,7 +13,6 @@ from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, Evidence, find_ev
 from cdc_pipeline.mirrors.deliveries.copies import ROW_POSITION
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.source_tables import SourceTableName
-from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
@@ -40,8 +38,6 @@ class RowSelection:
     """The statements that divide each table's rows into segments, in stream order."""
     replayed: tuple[tuple[TableName | SourceTableName, Replay], ...] = ()
     """The tables whose rows of earlier cuts are replayed (`late_ddl`)."""
-    resumed: tuple[HeldTable, ...] = ()
-    """The held tables that resume."""
     past_events: tuple[DdlEvent, ...] = ()
     """The statements of earlier cuts that some rows may precede (`rebased_rows`)."""
     evidence: Evidence = NO_EVIDENCE
@@ -99,11 +95,9 @@ class CutRows:
         self.selection = selection
         self.doubts: tuple[UnknownOrder, ...] = ()
         self.gaps: dict[TableName, tuple[Gap, ...]] = {}
-        resumed = {table.name: table for table in selection.resumed}
-        cuts = table("consistent_cuts") if resumed else None
         late = rows_at_watermark(window, log, selection.altered) if selection.at_watermark else None
         delivered = window.changes(log, inside, had_pending=had_pending, replayed=dict(selection.replayed), late=late)
-        self.delivered = with_resumed_rows(delivered, log, cuts, resumed, selection.events, window).persist()
+        self.delivered = delivered.persist()
         self._cached: list[DataFrame] = []
         self.redelivered: DataFrame | None = None
         try:

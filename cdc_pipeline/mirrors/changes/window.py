@@ -192,37 +192,15 @@ def _without_skipping(condition: Column) -> Column:
     return F.coalesce(condition, F.lit(False))
 
 
-def next_window(published: PublishedCut, streams: StreamProgress, *, resumes: bool = False) -> Window | None:
-    """The window of the next cut; None if the streams are complete no further than the published cut.
-
-    `resumes`: held tables resume, so the result is a window even if nothing is new.
-    """
-    return _window_of_new_batches(published, streams) or (_empty_window(published) if resumes else None)
-
-
-def _empty_window(published: PublishedCut) -> Window:
+def next_window(published: PublishedCut, streams: StreamProgress, *, always: bool = False) -> Window | None:
+    """The window of the next cut. If the streams are complete no further than the published cut: None, or with `always` an
+    empty window."""
     tso, batch = published.resolved_tso, published.last_batch
-    return Window(published.cut_id + 1, after_tso=tso, resolved_tso=tso, after_batch=batch, last_batch=batch)
-
-
-def _window_of_new_batches(published: PublishedCut, streams: StreamProgress) -> Window | None:
-    if streams.has_tsos and streams.resolved_tso is None:
-        return None
-    nothing_new = streams.last_batch <= published.last_batch
+    is_new = streams.last_batch > batch and (streams.resolved_tso is not None or not streams.has_tsos)
     # the resolved TSO never decreases: a restarted changefeed resends older watermarks
-    if nothing_new or (
-        streams.resolved_tso is not None
-        and published.resolved_tso is not None
-        and streams.resolved_tso <= published.resolved_tso
-    ):
-        return None
-    return Window(
-        cut_id=published.cut_id + 1,
-        after_tso=published.resolved_tso,
-        resolved_tso=streams.resolved_tso,
-        after_batch=published.last_batch,
-        last_batch=streams.last_batch,
-    )
+    if is_new and (streams.resolved_tso is None or tso is None or streams.resolved_tso > tso):
+        return Window(published.cut_id + 1, tso, streams.resolved_tso, batch, streams.last_batch)
+    return Window(published.cut_id + 1, tso, tso, batch, batch) if always else None
 
 
 def pending_changes(published: PublishedCut, streams: StreamProgress, lake: Lake) -> int:

@@ -46,7 +46,8 @@ class CutInputs:
     """Caches what it reads, so that a plan sees each mirror in one state."""
 
     stored: StoredMirrors
-    approved: frozenset[Position]
+    permitted: frozenset[Position]
+    """Statements that no policy holds."""
     mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
     ended_by_database: dict[str, tuple[DroppedTable, ...]] = field(default_factory=dict)
 

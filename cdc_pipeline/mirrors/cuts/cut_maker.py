@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.folder_moves import finish_moves
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows
-from cdc_pipeline.mirrors.changes.held_rows import (
-    approved_statements,
-    resumed_tables,
-)
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
     PublishedCut,
@@ -66,8 +62,8 @@ class CutMaker:
     """Which tables have mirrors, and under which names."""
     columns: ColumnRules = field(default_factory=ColumnRules)
     quarantine_policy: QuarantinePolicy = field(default_factory=QuarantinePolicy)
-    applied_before: frozenset[Position] = frozenset()
-    """For a replay: statements that the lake has applied. They are approved."""
+    permitted: frozenset[Position] = frozenset()
+    """For a replay: statements that `policy` does not hold (`permitted_statements`)."""
 
     @property
     def settings(self) -> CutSettings:
@@ -93,11 +89,9 @@ class CutMaker:
             published = published_cut(self.lake)
         # with `up_to` the mirrors are clones, whose versions start at 0
         require_published(self.lake, published, mirrors=up_to is None)
-        inputs = self._inputs()
-        resumes = bool(resumed_tables(published.held, inputs.approved))
         selection_changed = published.cut_id > 0 and published.selection != self.selection
-        if window := next_window(published, streams, resumes=resumes or selection_changed):
-            made = self._make_cut(window, published, streams, inputs)
+        if window := next_window(published, streams, always=selection_changed):
+            made = self._make_cut(window, published, streams)
             report = made if report is None else made.after(report)
         if report is None:
             report = self._unchanged(published, streams)
@@ -107,13 +101,12 @@ class CutMaker:
         """Makes the first cut of an empty lake, with all changes up to that TSO and batch."""
         rows = read_progress(self.lake).new_row_changes
         streams = StreamProgress(last_batch, resolved_tso is not None, resolved_tso, None, (), new_row_changes=rows)
-        return self._make_cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
+        return self._make_cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams)
 
-    def _make_cut(
-        self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs
-    ) -> CutReport:
+    def _make_cut(self, window: Window, published: PublishedCut, streams: StreamProgress) -> CutReport:
         stages, count = Stages(), self._rows_to_read(window, published, streams)
         with small_query(self.lake.spark, count):
+            inputs = CutInputs(StoredMirrors(self.lake, self._table("ddl_history"), self.selection), self.permitted)
             planner = CutPlanner(self.lake, self.settings, window, published, inputs, self.report)
             planned, rows = planner.plan()
         try:
@@ -168,13 +161,6 @@ class CutMaker:
 
     def _table(self, name: str) -> DataFrame:
         return self.lake.read(name)
-
-    def _inputs(self) -> CutInputs:
-        return CutInputs(self._stored, approved_statements(self.lake) | self.applied_before)
-
-    @property
-    def _stored(self) -> StoredMirrors:
-        return StoredMirrors(self.lake, self._table("ddl_history"), self.selection)
 
     # ---- results
 

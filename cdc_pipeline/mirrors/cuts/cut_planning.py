@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.claims import read_claims
 from cdc_pipeline.dialects.message_types import read_message_types
 from cdc_pipeline.dialects.releases import read_raw_batches
-from cdc_pipeline.errors import CdcError
-from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.tables.batches import read_change_span
 from cdc_pipeline.lake.tables.ddl_history import may_have_statements
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
-from cdc_pipeline.mirrors.changes.held_rows import resumed_events, resumed_tables
 from cdc_pipeline.mirrors.changes.late_changes import late_changes
 from cdc_pipeline.mirrors.changes.late_ddl import early_row_gaps, tables_to_replay
 from cdc_pipeline.mirrors.changes.row_groups import contradiction_gaps, row_groups, with_types
@@ -30,9 +27,8 @@ from cdc_pipeline.mirrors.merge.net_changes import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
 from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.steps import ApplyRows
-from cdc_pipeline.mirrors.planning.guarded_planner import GuardedPlanner
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
+from cdc_pipeline.mirrors.planning.planner import Permissions, Planner, plan_tables
 from cdc_pipeline.mirrors.settings.column_rules import require_commit_ts, soft_delete_problems, unknown_masked_columns
 
 if TYPE_CHECKING:
@@ -83,23 +79,18 @@ class CutPlanner:
             self.inputs.mirror,
             self.settings.time_zone,
         )
-        held = streams.held()
-        approved = resumed_tables(held, self.inputs.approved)
-        resumed = resumed_events(history, approved, window, streams.route_event)
-        ddl = CutStatements(tuple(resumed), {})
+        ddl = CutStatements()
         if may_have_statements(self.lake, window.after_batch, window.cut_id):
             restarts_of = partial(canal_restarts, self._table("change_log"), history)
-            ddl = CutStatements.read(window, history, resumed, restarts_of)
+            ddl = CutStatements.read(window, history, restarts_of)
         ddl, sources = streams.route_statements(ddl)
-        late, selection = self._select_rows(ddl, approved.values(), streams)
-        still_held = tuple(table for table in held if table.name not in approved)
-        permissions = Permissions(self.settings.policy, self.inputs.approved, still_held, frozenset(approved))
+        late, selection = self._select_rows(ddl, streams)
         had_pending = self.published.pending > 0
         lookup = _LakeLookup(self, history, streams)
         inside = self.settings.selection.selected(window.read_changes(self.lake))
         rows = CutRows(window, selection, streams.log, inside, self._table, had_pending=had_pending, lookup=lookup)
         try:
-            plan, _, changes = self._plan_steps(streams, ddl, late, permissions, rows)
+            plan, _, changes = self._plan_steps(streams, ddl, late, rows)
         except BaseException:
             rows.close()
             raise
@@ -118,22 +109,21 @@ class CutPlanner:
         )
         return planned, rows
 
-    def _plan_steps(
-        self, streams: CutStreams, ddl: CutStatements, late: LateChanges, permissions: Permissions, rows: CutRows
-    ) -> _PlanResult:
+    def _plan_steps(self, streams: CutStreams, ddl: CutStatements, late: LateChanges, rows: CutRows) -> _PlanResult:
         """Plans the statements and the rows. Plans twice if the first plan shows that `rows` has more duplicates."""
 
         def plan_for(groups: list[RowGroup]) -> _PlanResult:
-            gaps = self._known_gaps(ddl, late, rows, groups)
+            drafts, gaps = [], self._known_gaps(ddl, late, rows, groups)
 
-            def plan_with(kind: type[Planner]) -> _PlanResult:
+            def planner_for(held: tuple[HeldTable, ...]) -> Planner:
                 draft = self._draft(groups)
-                changes = streams.plan_names(draft, groups)
+                drafts.append((draft, streams.plan_names(draft, groups)))
+                permissions = Permissions(self.settings.policy, self.inputs.permitted, held)
                 ended = partial(self.inputs.dropped_tables, window=self.window)
-                planner = kind(draft, known_gaps=gaps, permissions=permissions, dropped=ended, doubts=rows.doubts)
-                return planner.plan(ddl.to_apply), draft, changes
+                return Planner(draft, known_gaps=gaps, permissions=permissions, dropped=ended, doubts=rows.doubts)
 
-            return self._guard(plan_with)
+            plan = plan_tables(planner_for, ddl.to_apply, streams.held(), self.report)
+            return plan, *drafts[-1]
 
         groups = self._groups(rows)
         result = plan_for(groups)
@@ -147,22 +137,10 @@ class CutPlanner:
         self._report(*result)
         return result
 
-    def _guard(self, plan_with: Callable[[type[Planner]], _PlanResult]) -> _PlanResult:
-        """Plans with the Planner, or if that raises an unexpected error, table by table with the GuardedPlanner."""
-        try:
-            return plan_with(Planner)
-        except CdcError:
-            raise
-        except Exception as error:
-            self.report(f"planning cut {self.window.cut_id} failed ({first_line(error)}): planning table by table")
-            return plan_with(GuardedPlanner)
-
     def _table(self, name: str) -> DataFrame:
         return self.lake.read(name)
 
-    def _select_rows(
-        self, ddl: CutStatements, resumed: Iterable[HeldTable], streams: CutStreams
-    ) -> tuple[LateChanges, RowSelection]:
+    def _select_rows(self, ddl: CutStatements, streams: CutStreams) -> tuple[LateChanges, RowSelection]:
         """The late changes, and which rows the cut takes in, as far as that is known without reading them."""
         window, history = self.window, self._table("ddl_history")
         keys = self.settings.keys
@@ -170,7 +148,7 @@ class CutPlanner:
         altered = cache(lambda: tuple(sorted(altered_at_watermark(window, history, streams.route_event))))
         span = read_change_span(self.lake, window.after_batch, window.last_batch)
         late = late_changes(window, streams.log, span, altered)
-        selection = RowSelection(ddl.to_apply, tuple(again.items()), tuple(resumed), at_watermark=late.at_watermark)
+        selection = RowSelection(ddl.to_apply, tuple(again.items()), at_watermark=late.at_watermark)
         return late, replace(selection, altered=altered()) if late.at_watermark else selection
 
     @property

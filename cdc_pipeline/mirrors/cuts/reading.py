@@ -26,7 +26,7 @@ from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths, path_segment, remove_folder, table_folders
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
-from cdc_pipeline.mirrors.changes.held_rows import APPROVALS, applied_statements, approved_statements, resumed_tables
+from cdc_pipeline.mirrors.changes.held_rows import permitted_statements
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
     PublishedCut,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 
-_READ_ONLY = ("raw_topic_snapshot", CLAIMS, RELEASES, "change_log", "watermarks", "batches", APPROVALS)
+_READ_ONLY = ("raw_topic_snapshot", CLAIMS, RELEASES, "change_log", "watermarks", "batches")
 _CLONED = ("ddl_history", "dead_letters")
 _SIDE_BY_SIDE = 2
 
@@ -237,13 +237,10 @@ def _at_cut(lake: Lake, cut: PublishedCut, mirrors: Iterable[_MirrorAt]) -> CutT
 def _needs_earlier_cuts(lake: Lake, base: PublishedCut, tso: int) -> bool:
     """Whether the mirrors of `base` do not suffice to compute the tables at the TSO.
 
-    A table that waited has been approved since, so `ddl_history` no longer says what it waited for. RECOVER and FLASHBACK
-    restore rows that an earlier cut has dropped.
+    RECOVER and FLASHBACK restore rows that an earlier cut has dropped.
     """
     if base is NO_CUT:
         return False
-    if resumed_tables(base.held, approved_statements(lake)):
-        return True
     restoring = F.upper("sql").rlike("RECOVER|FLASHBACK") & (F.col("commit_ts") <= tso)
     if base.resolved_tso is not None:
         restoring &= F.col("commit_ts") > base.resolved_tso
@@ -275,7 +272,7 @@ def _between(
         settings.columns,
         # without a cut to start from, a quarantined table fails again
         QuarantinePolicy(None, quarantined_tables(published_cut(lake).held)),
-        applied_statements(lake),
+        permitted_statements(lake),
     )
     report = maker.advance(up_to=tso)
     tables = {entry.name: _upstream_rows(lake.read_path(entry.path), entry) for entry in report.mirrors}

@@ -47,8 +47,6 @@ class DdlEvent:
     dialect: str = ""
     message_id: int | None = None
     """Number of Canal's batch."""
-    resumed: bool = False
-    """An earlier cut applied the event except for held tables (`ddl_policy: hold`)."""
     notes: tuple[str, ...] = ()
     """Added to the effect in `ddl_history`."""
 

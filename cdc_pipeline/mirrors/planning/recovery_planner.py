@@ -35,13 +35,6 @@ class RecoveryPlanner:
         self._dropped: dict[str, list[DroppedTable]] = {}
         self._expected: set[TableName] = set()
 
-    def snapshot(self) -> dict[str, list[DroppedTable]]:
-        return {database: list(found) for database, found in self._dropped.items()}
-
-    def restore(self, snapshot: dict[str, list[DroppedTable]]) -> None:
-        """Undoes all changes since the snapshot."""
-        self._dropped = snapshot
-
     def expect(self, changes: Iterable[SchemaChange]) -> None:
         """Notes which tables a RECOVER or FLASHBACK of this cut names: rows before their TRUNCATE are needed."""
         self._expected = {folded(change.name) for change in changes if isinstance(change, RecoverTable)}

@@ -124,9 +124,7 @@ _ROWS = SparkCondition("`id` < 7", "`id` IS NULL")
 
 def _event(sql: str, place: int = 7) -> DdlEvent:
     changes = event_changes("ddl", "db", "", sql)
-    return DdlEvent(
-        "t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc", 4, True, ("n",)
-    )
+    return DdlEvent("t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc", 4, ("n",))
 
 
 def _settings(columns: ColumnRules | None = None) -> CutSettings:
@@ -143,7 +141,6 @@ def _planned(plan: CutPlan, columns: ColumnRules | None = None, *events: DdlEven
         RowSelection(
             events,
             ((T, Replay(-1, -1, True)), (SourceTableName(T, U), Replay(tso(2), EPOCH_MS, False))),
-            (HeldTable(U, Position("t", 0, 3), tso(2), 4),),
             (_event("TRUNCATE TABLE t", 2),),
             Evidence((((4, "t", 1, 5), 0, 2),)),
             Evidence((((4, "t", 1, 7), 1, 1),)),
@@ -339,9 +336,7 @@ def test_each_step_knows_its_statement() -> None:
         "TRUNCATE s",
     )
     lost = {U: (Gap(GapKind.BAD_VALUES, "x"),)}
-    plan = Planner(draft, known_gaps=lost).plan(
-        [replace(_event(text, place), resumed=False) for place, text in enumerate(sql)]
-    )
+    plan = Planner(draft, known_gaps=lost).plan([_event(text, place) for place, text in enumerate(sql)])
     kinds = [type(step).__name__ for step in plan.steps]
     assert list(zip(kinds, plan.event_indexes, strict=True)) == [
         ("CreateMirror", -1),

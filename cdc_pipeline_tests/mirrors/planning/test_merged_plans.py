@@ -24,7 +24,7 @@ from cdc_pipeline.mirrors.model.steps import (
     Step,
     UpdateState,
 )
-from cdc_pipeline.mirrors.operations.tied_tables import tied_tables
+from cdc_pipeline.mirrors.operations.rebuild_scope import tied_tables
 from cdc_pipeline.mirrors.planning.merged_steps import coalesced
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
