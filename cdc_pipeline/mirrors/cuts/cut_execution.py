@@ -92,6 +92,8 @@ class CutExecution:
         with small_query(self.lake.spark, count):
             read = _count_changes(planned, rows)
         held = tuple(replace(table, rows=table.rows + read.held.get(table.name, 0)) for table in planned.plan.held)
+        # a table of the cut before waits no longer if it is no longer included
+        excluded = published.held_rows - sum(table.rows for table in planned.plan.held)
         rejected = sum(result.counts.rejected for result in done.results.values())
         pending, filtered = self._count_other_changes(planned, published)
         totals = CutTotals(
@@ -103,7 +105,7 @@ class CutExecution:
             late=planned.late.changes,
             breaches=planned.late.new_changes,
             pending=pending + sum(table.rows for table in held),
-            filtered=filtered + planned.excluded_held_rows,
+            filtered=filtered + excluded,
         )
         report = CutReport(
             True,
@@ -136,7 +138,7 @@ class CutExecution:
         return pending, self._count_filtered(planned, published)
 
     def _count_filtered(self, planned: PlannedCut, published: PublishedCut) -> int:
-        """The number of row changes of excluded tables, late ones included, without `excluded_held_rows`."""
+        """The number of row changes of excluded tables, late ones included, without those that were held."""
         selection, window = planned.settings.selection, planned.window
         if selection.includes_all:
             return 0
@@ -211,7 +213,7 @@ class CutExecution:
         ]
         if below_limit:
             raise below_limit[0].error
-        remaining = without_failed_tables(planned, done.failures, done.skipped, max(times.values()))
+        remaining = without_failed_tables(planned, done.skipped, max(times.values()))
         for table in remaining.plan.held:
             if table.error and table not in planned.plan.held:
                 self.report(f"{table.name} is quarantined: {table.error}")

@@ -104,7 +104,6 @@ class CutPlanner:
             late,
             sources,
             changes,
-            streams.excluded_held_rows,
             plan_id=uuid.uuid4().hex,
         )
         return planned, rows

@@ -37,8 +37,6 @@ class PlannedCut:
     """The upstream tables of mirrors whose names differ from theirs."""
     selection_changes: tuple[str, ...] = ()
     """One sentence for each effect of a changed selection."""
-    excluded_held_rows: int = 0
-    """Held row changes of tables that are no longer included."""
     plan_id: str = ""
     """Unique: distinguishes plans for the same cut number, which a restored lake may have."""
 

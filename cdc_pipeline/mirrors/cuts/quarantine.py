@@ -25,7 +25,7 @@ from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
 from cdc_pipeline.spark.small_frames import small_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable, Mapping
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
@@ -128,21 +128,23 @@ def recorded_errors(lake: Lake, name: TableName) -> list[str]:
     return [row["error"] for row in sorted(rows, key=itemgetter("failed_at"))]
 
 
-def without_failed_tables(
-    planned: PlannedCut, failures: Iterable[StepFailure], skipped: Collection[int], times: int
-) -> PlannedCut:
+def without_failed_tables(planned: PlannedCut, skipped: Mapping[int, StepFailure], times: int) -> PlannedCut:
     """The plan without what did not run: the tables of skipped steps are quarantined, and their statements from there on
-    are held. `skipped`: indexes of steps; `times`: how often they failed."""
+    are held. `skipped`: as in StepResults; `times`: how often they failed."""
     plan, events = planned.plan, planned.row_selection.events
     held = {table.name: table for table in plan.held}
     held_from, outcomes = dict(plan.held_from), dict(plan.outcomes)
-    reasons = _reasons(planned, failures, skipped, times)
     stopped_at: dict[TableName, int] = {}
     for index in sorted(skipped):
-        step, event_index = plan.steps[index], plan.event_indexes[index]
+        step, event_index, failure = plan.steps[index], plan.event_indexes[index], skipped[index]
         since = events[event_index].commit_ts if 0 <= event_index < len(events) else 0
+        # without the text of the error, which may quote a value
+        reason = (
+            f"{type(failure.step).__name__} of {failure.step.state.name} failed {times} times in cut "
+            f"{planned.window.cut_id}: {type(failure.error).__name__}, see {FAILURES}"
+        )
         for name in touched_names(step):
-            held.setdefault(name, HeldTable(name, NO_STATEMENT, since, error=reasons[index]))
+            held.setdefault(name, HeldTable(name, NO_STATEMENT, since, error=reason))
             stopped_at.setdefault(name, event_index)
         if isinstance(step, ApplyRows):
             held_from[step.source] = min(*step.segments, held_from.get(step.source, sys.maxsize))
@@ -153,23 +155,3 @@ def without_failed_tables(
             messages = (f"{name} waits: {held[name].gap}" for name in stopped)
             outcomes[event.position] = DdlOutcome(HELD, [*planned_outcome.effects, *messages], planned_outcome.tables)
     return replace(planned, plan=replace(plan, held=tuple(held.values()), held_from=held_from, outcomes=outcomes))
-
-
-def _reasons(
-    planned: PlannedCut, failures: Iterable[StepFailure], skipped: Collection[int], times: int
-) -> dict[int, str]:
-    """The failure that each skipped step depends on."""
-    reasons: dict[int, str] = {}
-    for failure in failures:
-        # without the text of the error, which may quote a value
-        reason = (
-            f"{type(failure.step).__name__} of {failure.step.state.name} failed {times} times in cut "
-            f"{planned.window.cut_id}: {type(failure.error).__name__}, see {FAILURES}"
-        )
-        names: set[TableName] = set()
-        for index in sorted(skipped):
-            own = touched_names(planned.plan.steps[index])
-            if index == failure.index or (index > failure.index and own & names):
-                names |= own
-                reasons.setdefault(index, reason)
-    return reasons

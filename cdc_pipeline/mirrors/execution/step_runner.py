@@ -104,8 +104,8 @@ class StepResults:
     results: dict[int, StepResult] = field(default_factory=dict)
     """By the step's index."""
     failures: list[StepFailure] = field(default_factory=list)
-    skipped: set[int] = field(default_factory=set)
-    """The indexes of the failed steps and of those that depend on them."""
+    skipped: dict[int, StepFailure] = field(default_factory=dict)
+    """The failed steps and those that depend on them, by index, with the failure."""
 
 
 @dataclass(frozen=True)
@@ -136,14 +136,16 @@ class StepRunner:
         stopped = threading.Event()
 
         def run(chain: list[int]) -> None:
-            failed: set[TableName] = set()
+            failed: dict[TableName, StepFailure] = {}
             for index in chain:
                 step = self.steps[index]
                 if stopped.is_set():
                     return
-                if touched_names(step) & failed:
-                    failed |= touched_names(step)
-                    done.skipped.add(index)
+                if (
+                    failure := next((failed[name] for name in touched_names(step) if name in failed), None)
+                ) is not None:
+                    done.skipped[index] = failure
+                    failed |= dict.fromkeys(touched_names(step), failure)
                     continue
                 started = time.monotonic()
                 try:
@@ -154,9 +156,9 @@ class StepRunner:
                     if affects_all_tables(error):
                         stopped.set()
                         raise
-                    failed |= touched_names(step)
-                    done.skipped.add(index)
-                    done.failures.append(StepFailure(index, step, error))
+                    done.skipped[index] = failure = StepFailure(index, step, error)
+                    failed |= dict.fromkeys(touched_names(step), failure)
+                    done.failures.append(failure)
                     continue
                 result.seconds = time.monotonic() - started
                 done.results[index] = result

@@ -154,7 +154,6 @@ def _planned(plan: CutPlan, columns: ColumnRules | None = None, *events: DdlEven
         LateChanges(3, (Breach(T, 2, "t", 1, 5),)),
         {T: (T,), U: (T, U)},
         ("db.a is included now",),
-        2,
     )
 
 
