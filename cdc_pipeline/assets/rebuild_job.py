@@ -17,7 +17,7 @@ from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.pipeline import Pipeline
 
 _DESCRIPTION = """Rebuilds the change log and the mirrors from the raw snapshot, and compares them with the lake by
-content hash. Replaces the tables that differ."""
+content hash. Replaces the tables that differ. If all are equal, the lake does not change."""
 
 
 class RebuildConfig(dg.Config):

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, commit_metadata, create_table, overwrite_once, table_state
+from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.restored_tables import foreign_commit, require_not_restored
@@ -81,9 +82,13 @@ class MirrorReplacer:
             dropped = self.lake.paths.dropped_mirror(name, f"rebuild-{self.commit.note['rebuild']}")
             move_mirror(self.lake, path, dropped)
         self.report(f"{found.table}: {'equal' if found.equal else 'replaced'}")
+        return found, published is None or not exists or not self._is_published(published, path)
+
+    def _is_published(self, entry: MirrorEntry, path: str) -> bool:
         now = table_state(self.lake.spark, path)
-        as_published = (published.version, published.mirror_id) if published is not None and now is not None else None
-        return found, now is None or (now.version, now.properties["cdc.mirror_id"]) != as_published
+        if now is None or now.properties["cdc.mirror_id"] != entry.mirror_id:
+            return False
+        return readable_version(self.lake.spark, path, entry.version) == now.version
 
     def _lake_hash(self, path: str) -> str | None:
         """The content hash of a mirror in the lake. If another writer changed it, data files are lost or it was restored,

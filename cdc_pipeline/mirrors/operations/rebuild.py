@@ -99,10 +99,10 @@ class RebuiltTables:
     report: CutReport
     """The cut to publish, which follows `published`. Its mirrors are those of the scratch lake."""
     published: PublishedCut
-    releases: bool
-    """Whether other releases than the lake's own were applied (`dialects.releases`)."""
-    abandoned: bool
-    """Whether the lake has a begun cut that cannot be finished."""
+    replaces_all: bool
+    """Whether all decoded tables are replaced, because other releases were applied or a begun cut cannot be finished."""
+    lake_state: tuple[object, ...]
+    """What another run would change in the lake."""
 
 
 def _valid_cut(published: PublishedCut, scratch: Lake) -> PublishedCut:
@@ -172,6 +172,7 @@ class Rebuilder:
         # chosen tables cannot replace what a cut has begun in the others
         abandoned = self.finish_begun_cut(abandon=not patterns)
         published, streams = published_cut(self._lake), read_progress(self._lake)
+        lake_state = published.cut_id, is_begun(self._lake, published), None if patterns else streams.last_batch
         if not patterns and (lost := newest_known_cut(self._lake, published)) > published.cut_id:
             if streams.without_watermark:
                 raise LakeError(f"no cut can be made: {streams.blocking_reason()}", pipeline=self._lake.paths.pipeline)
@@ -200,7 +201,7 @@ class Rebuilder:
             waiting = (name for name in quarantined_tables(published.held) if not matches_any(str(name), patterns))
             built = self._replay(scratch, scope, published, frozenset(waiting))
             report = _scoped_report(replace(built, cut_id=published.cut_id + 1, streams=streams), scope, published)
-            yield RebuiltTables(scratch, scope, report, published, releases is not None, abandoned)
+            yield RebuiltTables(scratch, scope, report, published, abandoned or releases is not None, lake_state)
 
     def _decode(self, scratch: Lake, last_batch: int) -> None:
         """Decodes all batches into the scratch lake, and keeps its tables small meanwhile: each batch is a commit."""
@@ -295,11 +296,10 @@ class Rebuilder:
             return [], False
         tables = [self._compare(table, rebuilt.lake) for table in _DECODED]
         # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE): a release may remove some
-        changed = rebuilt.releases or rebuilt.abandoned or not all(table.equal for table in tables)
+        changed = rebuilt.replaces_all or not all(table.equal for table in tables)
         if changed:
             self._require_unchanged(rebuilt)
-            if rebuilt.abandoned:
-                self._set_moved_mirrors_aside(rebuilt.published)
+            self._set_moved_mirrors_aside(rebuilt.published)
             for table in _DECODED:
                 overwrite_once(rebuilt.lake.read(table), self._lake.paths.table(table), commit)
         else:
@@ -308,7 +308,7 @@ class Rebuilder:
         return tables, changed or not lake_balance(self._lake).is_balanced
 
     def _set_moved_mirrors_aside(self, published: PublishedCut) -> None:
-        """Moves mirrors that an abandoned cut has moved or created to `dropped/`."""
+        """Moves mirrors to `dropped/` that are not at their places, after a cut that cannot be finished."""
         ids = {entry.path: entry.mirror_id for entry in published_entries(published, self._lake.paths)}
         aside = f"{self._lake.paths.home}/dropped/given-up-{uuid.uuid4().hex[:8]}"
         for number, path in enumerate(table_folders(self._lake.spark, f"{self._lake.paths.home}/mirror")):
@@ -325,11 +325,8 @@ class Rebuilder:
     def _require_unchanged(self, rebuilt: RebuiltTables) -> None:
         """Raises TransientError if another run has written since the rebuild began, as it can on lakes without a lock."""
         published = published_cut(self._lake)
-        is_other = published.cut_id > rebuilt.published.cut_id  # lower if the lake has lost that cut
-        is_other |= not rebuilt.abandoned and is_begun(self._lake, published)
-        if rebuilt.scope.is_all:
-            is_other |= read_progress(self._lake).last_batch != rebuilt.report.streams.last_batch
-        if is_other:
+        last_batch = read_progress(self._lake).last_batch if rebuilt.scope.is_all else None
+        if (published.cut_id, is_begun(self._lake, published), last_batch) != rebuilt.lake_state:
             raise TransientError(
                 "another run has written since the rebuild began: stop the sensor and other runs, and rebuild again",
                 pipeline=self._lake.paths.pipeline,
