@@ -45,7 +45,6 @@ from cdc_pipeline.mirrors.model.steps import (
     Step,
     TruncateMirror,
     UpdateState,
-    touched_names,
 )
 from cdc_pipeline.spark.threads import map_in_threads
 
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.merge.net_changes import RowSet
     from cdc_pipeline.mirrors.model.step_commits import CutCommits
-    from cdc_pipeline.mysql.model.table import TableName
 
 _StepInPlace: TypeAlias = (
     ApplyRows
@@ -90,6 +88,8 @@ class StepFailure:
     index: int
     step: Step
     error: Exception
+    chain: tuple[int, ...] = ()
+    """The indexes of all steps of its table and of tables that share a name with it."""
 
     @property
     def message(self) -> str:
@@ -104,8 +104,6 @@ class StepResults:
     results: dict[int, StepResult] = field(default_factory=dict)
     """By the step's index."""
     failures: list[StepFailure] = field(default_factory=list)
-    skipped: dict[int, StepFailure] = field(default_factory=dict)
-    """The failed steps and those that depend on them, by index, with the failure."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ class StepRunner:
     """Steps that fail without running, each with its error."""
 
     def run(self, report: Callable[[str], None]) -> StepResults:
-        """Runs all steps, except those that depend on a failed one.
+        """Runs all steps, except those after a failed one in its chain.
 
         Raises an error that concerns more than one table at once, and starts no further step. `report` receives one line
         per step.
@@ -136,17 +134,10 @@ class StepRunner:
         stopped = threading.Event()
 
         def run(chain: list[int]) -> None:
-            failed: dict[TableName, StepFailure] = {}
             for index in chain:
                 step = self.steps[index]
                 if stopped.is_set():
                     return
-                if (
-                    failure := next((failed[name] for name in touched_names(step) if name in failed), None)
-                ) is not None:
-                    done.skipped[index] = failure
-                    failed |= dict.fromkeys(touched_names(step), failure)
-                    continue
                 started = time.monotonic()
                 try:
                     if index in self.given_up:
@@ -156,10 +147,8 @@ class StepRunner:
                     if affects_all_tables(error):
                         stopped.set()
                         raise
-                    done.skipped[index] = failure = StepFailure(index, step, error)
-                    failed |= dict.fromkeys(touched_names(step), failure)
-                    done.failures.append(failure)
-                    continue
+                    done.failures.append(StepFailure(index, step, error, tuple(chain)))
+                    return
                 result.seconds = time.monotonic() - started
                 done.results[index] = result
                 report(f"{type(step).__name__} {step.state.name} {result.seconds:.1f} s")

@@ -265,6 +265,7 @@ class Rebuilder:
         kept = quarantined_tables(report.held)  # still quarantined: their mirrors stay as they are
         before = {entry.name: entry for entry in entries if scope.covers(entry.name) and entry.name not in kept}
         after = {entry.name for entry in report.mirrors} - kept
+        self._set_aside(rebuilt, kept)
         replacer = MirrorReplacer(
             self._lake, scratch, commit, self.maker.report, lambda: self._require_unchanged(rebuilt)
         )
@@ -299,7 +300,6 @@ class Rebuilder:
         changed = rebuilt.replaces_all or not all(table.equal for table in tables)
         if changed:
             self._require_unchanged(rebuilt)
-            self._set_moved_mirrors_aside(rebuilt.published)
             for table in _DECODED:
                 overwrite_once(rebuilt.lake.read(table), self._lake.paths.table(table), commit)
         else:
@@ -307,13 +307,19 @@ class Rebuilder:
         # a rebuild that died may have replaced them before
         return tables, changed or not lake_balance(self._lake).is_balanced
 
-    def _set_moved_mirrors_aside(self, published: PublishedCut) -> None:
-        """Moves mirrors to `dropped/` that are not at their places, after a cut that cannot be finished."""
-        ids = {entry.path: entry.mirror_id for entry in published_entries(published, self._lake.paths)}
-        aside = f"{self._lake.paths.home}/dropped/given-up-{uuid.uuid4().hex[:8]}"
-        for number, path in enumerate(table_folders(self._lake.spark, f"{self._lake.paths.home}/mirror")):
+    def _set_aside(self, rebuilt: RebuiltTables, kept: frozenset[TableName]) -> None:
+        """Moves mirrors to `dropped/` that the published cut does not have at their paths: a cut that failed has moved or
+        created them. Those of `kept` stay."""
+        paths, scope = self._lake.paths, rebuilt.scope
+        ids = {entry.path: entry.mirror_id for entry in published_entries(rebuilt.published, paths)}
+        aside = f"{paths.home}/dropped/given-up-{uuid.uuid4().hex[:8]}"
+        found = {*table_folders(self._lake.spark, f"{paths.home}/mirror")}
+        if not scope.is_all:
+            found &= set(map(paths.mirror, self._rebuilt_names(scope)))
+        for number, path in enumerate(found - set(map(paths.mirror, kept))):
             table = table_state(self._lake.spark, path)
             if table is not None and table.properties.get("cdc.mirror_id") != ids.get(path):
+                self._require_unchanged(rebuilt)
                 move_mirror(self._lake, path, f"{aside}/{number}")
 
     def _rebuilt_names(self, scope: Scope) -> frozenset[TableName]:

@@ -6,7 +6,6 @@ planner processes the events in order, and before an event the rows that precede
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,8 +59,6 @@ class CutPlan:
     """What one cut does."""
 
     steps: tuple[Step, ...]
-    event_indexes: tuple[int, ...]
-    """The index of the event that each step belongs to: -1 before the first, the number of events after the last."""
     outcomes: Annotated[dict[Position, DdlOutcome], AS_PAIRS]
     """By the position of the DDL event."""
     held: tuple[HeldTable, ...] = ()
@@ -117,9 +114,7 @@ class Planner:
         self._draft.mask_all()
         events = list(events)
         self._recovery.expect(change for event in events for change in event.changes)
-        first_steps: list[int] = []
         for event in events:
-            first_steps.append(len(self._draft.steps))
             outcome = DdlOutcome(NO_EFFECT, list(event.notes))
             for change in event.changes:
                 self.tables = change.names().touched or change.names().read
@@ -134,7 +129,6 @@ class Planner:
                     for name in event.names():
                         self._draft.add_gaps(name, doubt.gap)
             outcomes[event.position] = outcome
-        first_steps.append(len(self._draft.steps))
         for name in self._held:
             self._draft.discard_rows(name, everything=True)
         for name in self._draft.names_with_rows():
@@ -144,9 +138,7 @@ class Planner:
             self.tables = (name,)
             self._draft.add_gaps(name, *gaps)
         self.tables = ()
-        steps = coalesced(self._draft.steps)
-        during = tuple(bisect_right(first_steps, index) - 1 for index in steps)
-        return CutPlan(tuple(steps.values()), during, outcomes, tuple(self._held.values()), self._held_from)
+        return CutPlan(coalesced(self._draft.steps), outcomes, tuple(self._held.values()), self._held_from)
 
     # ---- ddl_policy
 
