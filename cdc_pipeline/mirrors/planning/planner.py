@@ -148,7 +148,9 @@ class Planner:
         # a table that is made like a quarantined one is not the cause of its error
         read = tuple(name for name in read if name in self._held and not (names and self._held[name].error))
         names = (*names, *read)
-        held = next((self._held[name] for name in names if name in self._held), None)
+        # a swap waits as a whole
+        tied = event.names() if change.names().renamed else names
+        held = next((self._held[name] for name in tied if name in self._held), None)
         if held is None and event.position not in self._permissions.permitted:
             destroyed = change.tables_losing_data(self._schema, conversion_doubt)
             if any(self._holds(name) and self._draft.exists(name) for name in destroyed):
