@@ -121,7 +121,7 @@ class CutPlanner:
                 ended = partial(self.inputs.dropped_tables, window=self.window)
                 return Planner(draft, known_gaps=gaps, permissions=permissions, dropped=ended, doubts=rows.doubts)
 
-            plan = plan_tables(planner_for, ddl.to_apply, streams.held(), self.report)
+            plan = plan_tables(planner_for, ddl.to_apply, streams.held(), self.window.after_tso or 0, self.report)
             return plan, *drafts[-1]
 
         groups = self._groups(rows)

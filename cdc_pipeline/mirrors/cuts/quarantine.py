@@ -142,7 +142,7 @@ def without_failed_tables(planned: PlannedCut, failures: Iterable[StepFailure], 
         for step in (plan.steps[index] for index in failure.chain):
             for name in (*step.names(), *([step.source] if isinstance(step, ApplyRows) else ())):
                 rows = held[name].rows if name in held else 0
-                held[name] = HeldTable(name, NO_STATEMENT, 0, rows, reason)
+                held[name] = HeldTable(name, NO_STATEMENT, planned.window.after_tso or 0, rows, reason)
                 names.add(name)
     for event in planned.row_selection.events:
         if event.position in outcomes and (stopped := [name for name in event.names() if name in names]):

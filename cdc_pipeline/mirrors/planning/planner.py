@@ -241,12 +241,13 @@ def plan_tables(
     planner_for: Callable[[tuple[HeldTable, ...]], Planner],
     events: Iterable[DdlEvent],
     held: Iterable[HeldTable],
+    since: int,
     report: Callable[[str], None],
 ) -> CutPlan:
     """Plans the events. An unexpected error quarantines the tables that it concerns, and the others are planned.
 
-    `planner_for`: returns a planner on a new draft, for which these tables wait. A CdcError is raised: it concerns the
-    pipeline.
+    `planner_for`: returns a planner on a new draft, for which these tables wait. `held`: the tables that wait already.
+    `since`: the `commit_ts` at which a quarantined table stops. A CdcError is raised: it concerns the pipeline.
     """
     waiting = {table.name: table for table in held}
     while True:
@@ -262,4 +263,4 @@ def plan_tables(
             report(f"{', '.join(map(str, failed))}: quarantined, because planning failed: {first_line(error)}")
             # without the text of the error, which may quote a value
             reason = f"planning failed ({type(error).__name__})"
-            waiting |= {name: HeldTable(name, NO_STATEMENT, 0, error=reason) for name in failed}
+            waiting |= {name: HeldTable(name, NO_STATEMENT, since, error=reason) for name in failed}

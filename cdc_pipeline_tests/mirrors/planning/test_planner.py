@@ -31,7 +31,7 @@ def _planned(*statements: str) -> CutPlan:
         return Planner(PlanDraft(groups, before.get, frozenset(before), 2, "UTC"), permissions=Permissions(held=held))
 
     events = [ddl_event(place, sql) for place, sql in enumerate(statements, 1)]
-    return plan_tables(planner_for, events, (), lambda line: None)
+    return plan_tables(planner_for, events, (), 7, lambda line: None)
 
 
 def _broken(place: tuple[Any, str], word: str, error: type[Exception] = RuntimeError) -> AbstractContextManager[object]:
@@ -73,6 +73,7 @@ def test_the_tables_of_an_error_wait(
         plan = _planned(*statements)
     assert {table.name.table for table in plan.held} == set(held)
     assert {table.error for table in plan.held} <= {"planning failed (RuntimeError)"}
+    assert not held or 7 in {table.commit_ts for table in plan.held}
     assert all(plan.held_from[TableName("db", name)] <= 1 for name in held)
     assert tuple(outcome.status for outcome in plan.outcomes.values()) == statuses
     assert {step.state.name.table for step in plan.steps} == set(changed)
