@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -66,7 +67,8 @@ class Ingested:
     def approve(self, *tables: str) -> None:
         """Approves what these tables wait for."""
         held = published_cut(Lake(self.spark, self.paths)).held
-        Rebuilder(self.maker()).approve([table for table in held if table.name.table in tables])
+        maker = replace(self.maker(), run_id=uuid.uuid4().hex)
+        Rebuilder(maker).approve([table for table in held if table.name.table in tables])
         assert lake_balance(Lake(self.spark, self.paths)).is_balanced
 
     def rows(self, *tables: str) -> Found:
