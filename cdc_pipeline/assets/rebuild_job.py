@@ -37,15 +37,18 @@ def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
     )
     def rebuild_all(context: dg.OpExecutionContext, config: RebuildConfig) -> dg.Output[None]:
         with open_lake(context, pipeline) as lake:
-            maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
-            report = Rebuilder(maker, pipeline.dialect, pipeline.claim_store, pipeline.clock_skew_ms).rebuild(
-                config.tables
-            )
+            report = rebuilder(lake, context, pipeline).rebuild(config.tables)
             if report.cut_id is not None:
                 update_catalog(lake)
-        return dg.Output(None, metadata=_metadata(report))
+        return dg.Output(None, metadata=rebuild_metadata(report))
 
     return one_step_job(pipeline, "rebuild", _DESCRIPTION, rebuild_all)
+
+
+def rebuilder(lake: Lake, context: dg.OpExecutionContext, pipeline: Pipeline) -> Rebuilder:
+    """The `Rebuilder` of the pipeline, for a run of one of its jobs."""
+    maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
+    return Rebuilder(maker, pipeline.dialect, pipeline.claim_store, pipeline.clock_skew_ms)
 
 
 def update_catalog(lake: Lake) -> None:
@@ -64,7 +67,7 @@ def content_hashes(report: RebuildReport) -> dg.TableMetadataValue:
     return table_value(["table", "equal", "before", "after"], rows)
 
 
-def _metadata(report: RebuildReport) -> dict[str, dg.MetadataValue]:
+def rebuild_metadata(report: RebuildReport) -> dict[str, dg.MetadataValue]:
     return {
         "equal": dg.MetadataValue.bool(report.all_equal),
         "cut": dg.MetadataValue.text("none: all tables are equal" if report.cut_id is None else str(report.cut_id)),

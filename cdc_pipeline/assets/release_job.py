@@ -6,12 +6,10 @@ from pydantic import Field
 
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.metadata import table_value
-from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.assets.one_step_job import one_step_job
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.assets.rebuild_job import content_hashes, update_catalog
+from cdc_pipeline.assets.rebuild_job import content_hashes, rebuilder, update_catalog
 from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
-from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser, ReleaseReport
 from cdc_pipeline.pipeline import Pipeline
 
@@ -56,9 +54,7 @@ def release_job(pipeline: Pipeline) -> dg.JobDefinition:
         with translate_errors():
             choice = _choice(config)
             with open_lake(context, pipeline) as lake:
-                maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
-                rebuilder = Rebuilder(maker, pipeline.dialect, pipeline.claim_store, pipeline.clock_skew_ms)
-                report = Releaser(rebuilder, config.note).release(choice)
+                report = Releaser(rebuilder(lake, context, pipeline), config.note).release(choice)
                 if report.rebuild is not None and report.rebuild.cut_id is not None:
                     update_catalog(lake)
         for letter in report.dead.shown[:_MOST_LOGGED]:

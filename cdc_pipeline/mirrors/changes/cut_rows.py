@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from cdc_pipeline.mirrors.changes.copies import find_copies
 from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
-from cdc_pipeline.mirrors.changes.held_rows import with_resumed_rows
 from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, Evidence, find_evidence, with_segments
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
@@ -34,8 +32,6 @@ class RowSelection:
 
     events: tuple[DdlEvent, ...] = ()
     """The statements that divide each table's rows into segments, in stream order."""
-    resumed: tuple[HeldTable, ...] = ()
-    """The held tables that resume."""
     evidence: Evidence = NO_EVIDENCE
     """The segments of rows whose position leaves them open, for `events`."""
     keyless: tuple[TableName, ...] = ()
@@ -81,9 +77,7 @@ class CutRows:
         self.selection = selection
         self.doubts: tuple[UnknownOrder, ...] = ()
         self.gaps: dict[TableName, tuple[Gap, ...]] = {}
-        resumed = {table.name: table for table in selection.resumed}
-        cuts = table("consistent_cuts") if resumed else None
-        self.delivered = with_resumed_rows(inside, log, cuts, resumed, selection.events, window).persist()
+        self.delivered = inside.persist()
         self._cached: list[DataFrame] = []
         self.copies: DataFrame | None = None
         try:

@@ -313,30 +313,21 @@ def _held_table(row: Mapping[str, Any]) -> HeldTable:
 # ---- the next cut
 
 
-def next_window(published: PublishedCut, streams: StreamProgress, *, resumes: bool = False) -> Window | None:
-    """The window of the next cut; None if the streams are complete no further than the published cut.
-
-    `resumes`: held tables resume, so the result is a window even if nothing is new.
-    """
-    tso, ends = streams.resolved_tso, streams.ends
+def next_window(published: PublishedCut, streams: StreamProgress, *, always: bool = False) -> Window | None:
+    """The window of the next cut. If the streams are complete no further than the published cut: None, or with `always` an
+    empty window."""
+    tso, ends, batch = streams.resolved_tso, streams.ends, streams.last_batch
     if streams.has_tsos:
         # it never decreases: a restarted changefeed resends older watermarks
         is_new, ends = tso is not None and tso > (published.resolved_tso or 0), {}
     else:
         is_new = any(end > published.ends.get(topic, 0) for topic, end in ends.items()) or streams.has_late(published)
-    if not (is_new or resumes):
-        return None
     if not is_new:
-        tso, ends = published.resolved_tso, published.ends
-    return Window(
-        cut_id=published.cut_id + 1,
-        after_tso=published.resolved_tso,
-        resolved_tso=tso,
-        after_batch=published.last_batch,
-        last_batch=streams.last_batch if is_new else published.last_batch,
-        after=published.ends,
-        before=ends,
+        tso, ends, batch = published.resolved_tso, published.ends, published.last_batch
+    window = Window(
+        published.cut_id + 1, published.resolved_tso, tso, published.last_batch, batch, published.ends, ends
     )
+    return window if is_new or always else None
 
 
 def pending_changes(published: PublishedCut, streams: StreamProgress, lake: Lake) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
@@ -51,31 +51,28 @@ _RESULTS = f"topic STRING, `partition` INT, `offset` BIGINT, {RESULT_COLUMNS}"
 class CutStatements:
     """The statements of one cut."""
 
-    to_apply: tuple[DdlEvent, ...]
+    to_apply: tuple[DdlEvent, ...] = ()
     """Statements for the planner, in stream order."""
-    decided: dict[Position, DdlOutcome]
+    decided: dict[Position, DdlOutcome] = field(default_factory=dict)
     """Outcomes of statements that need no planner, by position."""
     late: tuple[DdlEvent, ...] = ()
     """Statements of `decided` that arrived after the mirrors had passed their commit_ts."""
 
     @staticmethod
-    def read(
-        window: Window, history: DataFrame, resumed: list[DdlEvent], deliveries_of: DeliveriesOf = lambda events: {}
-    ) -> CutStatements:
+    def read(window: Window, history: DataFrame, deliveries_of: DeliveriesOf = lambda events: {}) -> CutStatements:
         """Reads the statements of the window, and late ones, from `ddl_history`.
 
-        `resumed`: held statements that the cut applies now. `deliveries_of` finds the deliveries of Canal's
-        equal statements. `status` is ignored inside the window, because a begun cut may have stored its outcomes already.
+        `deliveries_of` finds the deliveries of Canal's equal statements. `status` is ignored inside the window, because a
+        begun cut may have stored its outcomes already.
         """
         rows, late_rows = window.collect_new_and_late(history)
         inside, late = in_upstream_order(map(ddl_event, rows)), in_upstream_order(map(ddl_event, late_rows))
         if not inside and not late:
-            return CutStatements(tuple(resumed), {})
+            return CutStatements()
         times = [event.commit_ts for event in (*inside, *late)]
         before = history.where(F.col("batch_id") <= window.after_batch).where(F.col("cut_id") < window.cut_id)
         earlier = [ddl_event(row) for row in before.where(F.col("commit_ts").isin(times)).collect()]
-        # a resumed statement is in `earlier` too
-        identities = statement_identities([*earlier, *inside, *late, *resumed], deliveries_of)
+        identities = statement_identities([*earlier, *inside, *late], deliveries_of)
         known = {identities[event.position] for event in earlier}
         decided: dict[Position, DdlOutcome] = {}
         for event in (*inside, *late):
@@ -87,7 +84,7 @@ class CutStatements:
                 decided[event.position] = DdlOutcome(NOT_APPLIED, [reason])
         to_apply: list[DdlEvent] = []
         seen = set()
-        for event in in_upstream_order([*resumed, *(event for event in inside if event.position not in decided)]):
+        for event in in_upstream_order(event for event in inside if event.position not in decided):
             if identities[event.position] in seen:
                 decided[event.position] = DdlOutcome(DUPLICATE, ["the same statement with the same time precedes it"])
             else:

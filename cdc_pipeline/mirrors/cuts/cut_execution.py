@@ -83,8 +83,8 @@ class CutExecution:
         """Runs the steps, counts the row changes and publishes the cut.
 
         `published`: the cut before this one. `count`: about how many row changes the cut reads. `resumed`: some steps may
-        be committed already. If a step fails, all steps that do not depend on it run; then its error is raised, unless its
-        table is quarantined.
+        be committed already. If a step fails, all steps of tables that share no name with it run; then its error is raised,
+        unless its table is quarantined.
         """
         window = planned.window
         done, net_rows = self._run_steps(planned, rows.changes, count, stages, resumed=resumed)
@@ -93,6 +93,8 @@ class CutExecution:
         with small_query(self.lake.spark, count):
             read = _count_changes(planned, rows)
         held = tuple(replace(table, rows=table.rows + read.held.get(table.name, 0)) for table in planned.plan.held)
+        # a table of the cut before waits no longer if it is no longer included
+        excluded = published.held_rows - sum(table.rows for table in planned.plan.held)
         rejected = sum(result.counts.rejected for result in done.results.values())
         pending = self._count_pending(window, published)
         filtered = self._count_filtered(planned)
@@ -104,7 +106,7 @@ class CutExecution:
             late=planned.late.changes,
             breaches=planned.late.new_changes,
             pending=pending + sum(table.rows for table in held),
-            filtered=filtered + planned.excluded_held_rows,
+            filtered=filtered + excluded,
         )
         report = CutReport(
             True,
@@ -134,7 +136,7 @@ class CutExecution:
         return 0 if nothing_newer and not published.pending else window.read_pending(self.lake).count()
 
     def _count_filtered(self, planned: PlannedCut) -> int:
-        """The number of row changes of excluded tables, late ones included, without `excluded_held_rows`."""
+        """The number of row changes of excluded tables, late ones included, without those that were held."""
         selection, window = planned.settings.selection, planned.window
         if selection.includes_all:
             return 0
@@ -177,9 +179,11 @@ class CutExecution:
         runner = StepRunner(self.lake, planned.plan.steps, row_sets, commits, steps, threads, marks, given_up)
         try:
             done = runner.run(self.report)
-            if done.skipped:
+            if done.failures:
+                lost = {index for failure in done.failures for index in failure.chain}
                 with small_query(self.lake.spark, rows):
-                    net_rows = net.where("counts").where(~F.col("step").isin(sorted(done.skipped))).count()
+                    net_rows = net.where("counts").where(~F.col("step").isin(sorted(lost))).count()
+                done.results = {index: result for index, result in done.results.items() if index not in lost}
             return done, net_rows
         finally:
             stages.end("steps")
@@ -220,7 +224,7 @@ class CutExecution:
         ]
         if below_limit:
             raise below_limit[0].error
-        remaining = without_failed_tables(planned, done.failures, done.skipped, max(times.values()))
+        remaining = without_failed_tables(planned, done.failures, max(times.values()))
         for table in remaining.plan.held:
             if table.error and table not in planned.plan.held:
                 self.report(f"{table.name} is quarantined: {table.error}")
@@ -229,19 +233,13 @@ class CutExecution:
     # ---- results
 
     def _entries(self, plan: CutPlan, published: PublishedCut) -> tuple[MirrorEntry, ...]:
-        """All mirrors after the cut. Mirrors without a step keep their entries of the cut before, and so do quarantined ones
-        that cannot be read."""
+        """All mirrors after the cut. Mirrors without a step and quarantined ones keep their entries of the cut before."""
         touched = sorted({name for step in plan.steps for name in step.names()})
         entries = {entry.name: entry for entry in published_entries(published, self.lake.paths)}
         quarantined = quarantined_tables(plan.held)
 
         def current_entry(name: TableName) -> MirrorEntry | None:
-            try:
-                return self.mirror_entry(name)
-            except Exception:
-                if name not in quarantined:
-                    raise
-                return entries.get(name)
+            return entries.get(name) if name in quarantined else self.mirror_entry(name)
 
         current = dict(zip(touched, map_in_threads(self.lake.spark, current_entry, touched, self.threads), strict=True))
         entries.update({name: entry for name, entry in current.items() if entry is not None})

@@ -26,7 +26,8 @@ class CutInputs:
 
     lake: Lake
     selection: TableSelection
-    approved: frozenset[Position]
+    permitted: frozenset[Position]
+    """Statements that no policy holds."""
     mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
 
     def mirror(self, name: TableName) -> MirrorState | None:

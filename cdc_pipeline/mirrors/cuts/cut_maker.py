@@ -10,10 +10,6 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.folder_moves import finish_moves
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows
-from cdc_pipeline.mirrors.changes.held_rows import (
-    approved_statements,
-    resumed_tables,
-)
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
     PublishedCut,
@@ -71,8 +67,8 @@ class CutMaker:
     quarantine_policy: QuarantinePolicy = field(default_factory=QuarantinePolicy)
     unread: Callable[[], Collection[str] | None] = tuple
     """Returns the topics of which the source has new records (None: unknown). Called only without watermarks."""
-    applied_before: frozenset[Position] = frozenset()
-    """For a replay: statements that the lake has applied. They are approved."""
+    permitted: frozenset[Position] = frozenset()
+    """For a replay: statements that `policy` does not hold (`permitted_statements`)."""
 
     @property
     def settings(self) -> CutSettings:
@@ -103,11 +99,9 @@ class CutMaker:
                 f"{self.lake.paths.pipeline}_rebuild without `tables`, once each partition has a watermark",
                 pipeline=self.lake.paths.pipeline,
             )
-        inputs = self._inputs()
-        resumes = bool(resumed_tables(published.held, inputs.approved))
         selection_changed = published.cut_id > 0 and published.selection != self.selection
-        if window := next_window(published, streams, resumes=resumes or selection_changed):
-            made = self._make_cut(window, published, streams, inputs)
+        if window := next_window(published, streams, always=selection_changed):
+            made = self._make_cut(window, published, streams)
             report = made if report is None else made.after(report)
         if report is None:
             report = self._unchanged(published, streams)
@@ -118,13 +112,12 @@ class CutMaker:
         streams, tso, last = read_progress(self.lake), published.resolved_tso, published.last_batch
         streams = replace(streams, last_batch=last, has_tsos=tso is not None, resolved_tso=tso, held_by=None)
         window = Window(1, None, tso, 0, last, before=published.ends)
-        return self._make_cut(window, NO_CUT, streams, self._inputs())
+        return self._make_cut(window, NO_CUT, streams)
 
-    def _make_cut(
-        self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs
-    ) -> CutReport:
+    def _make_cut(self, window: Window, published: PublishedCut, streams: StreamProgress) -> CutReport:
         stages, count = Stages(), published.pending + streams.new_row_changes
         with small_query(self.lake.spark, count):
+            inputs = CutInputs(self.lake, self.selection, self.permitted)
             planner = CutPlanner(self.lake, self.settings, window, published, streams, inputs, self.report)
             planned, rows = planner.plan()
         try:
@@ -174,9 +167,6 @@ class CutMaker:
 
     def _table(self, name: str) -> DataFrame:
         return self.lake.read(name)
-
-    def _inputs(self) -> CutInputs:
-        return CutInputs(self.lake, self.selection, approved_statements(self.lake) | self.applied_before)
 
     # ---- results
 

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.claims import read_claims
 from cdc_pipeline.dialects.message_types import read_message_types
 from cdc_pipeline.dialects.releases import read_raw_batches
-from cdc_pipeline.errors import CdcError
-from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.tables.batches import read_change_span
 from cdc_pipeline.lake.tables.ddl_history import may_have_statements
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
-from cdc_pipeline.mirrors.changes.held_rows import resumed_events, resumed_tables
 from cdc_pipeline.mirrors.changes.late_changes import NO_LATE_CHANGES, late_changes
 from cdc_pipeline.mirrors.changes.row_groups import contradiction_gaps, row_groups, with_types
 from cdc_pipeline.mirrors.changes.statement_copies import statement_deliveries
@@ -28,9 +25,8 @@ from cdc_pipeline.mirrors.merge.net_changes import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
 from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.steps import ApplyRows
-from cdc_pipeline.mirrors.planning.guarded_planner import GuardedPlanner
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
+from cdc_pipeline.mirrors.planning.planner import Permissions, Planner, plan_tables
 from cdc_pipeline.mirrors.settings.column_rules import soft_delete_problems, unknown_masked_columns
 
 if TYPE_CHECKING:
@@ -48,6 +44,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs
     from cdc_pipeline.mirrors.planning.planner import CutPlan
     from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mysql.model.table import TableName
     from cdc_pipeline.positions import BatchPosition
 
@@ -80,23 +77,18 @@ class CutPlanner:
             self.inputs.mirror,
             self.settings.time_zone,
         )
-        held = streams.held()
-        approved = resumed_tables(held, self.inputs.approved)
-        resumed = resumed_events(history, approved, window, streams.route_event)
-        ddl = CutStatements(tuple(resumed), {})
+        ddl = CutStatements()
         if may_have_statements(self.lake, window.after_batch, window.cut_id):
             deliveries_of = partial(statement_deliveries, self._table("change_log"), history)
-            ddl = CutStatements.read(window, history, resumed, deliveries_of)
+            ddl = CutStatements.read(window, history, deliveries_of)
         ddl, sources = streams.route_statements(ddl)
         late = late_changes(window, streams.log) if self._may_be_late() else NO_LATE_CHANGES
-        selection = RowSelection(ddl.to_apply, tuple(approved.values()))
-        still_held = tuple(table for table in held if table.name not in approved)
-        permissions = Permissions(self.settings.policy, self.inputs.approved, still_held, frozenset(approved))
+        selection = RowSelection(ddl.to_apply)
         lookup = _LakeLookup(self)
         inside = self.settings.selection.selected(window.read_changes(self.lake))
         rows = CutRows(window, selection, streams.log, inside, self._table, lookup=lookup)
         try:
-            plan, _, changes = self._plan_steps(streams, ddl, late, permissions, rows)
+            plan, _, changes = self._plan_steps(streams, ddl, late, rows)
         except BaseException:
             rows.close()
             raise
@@ -110,40 +102,27 @@ class CutPlanner:
             late,
             sources,
             changes,
-            streams.excluded_held_rows,
             plan_id=uuid.uuid4().hex,
         )
         return planned, rows
 
-    def _plan_steps(
-        self, streams: CutStreams, ddl: CutStatements, late: LateChanges, permissions: Permissions, rows: CutRows
-    ) -> _PlanResult:
+    def _plan_steps(self, streams: CutStreams, ddl: CutStatements, late: LateChanges, rows: CutRows) -> _PlanResult:
         """Plans the statements and the rows."""
         groups = self._groups(rows)
         if (keyless := self._keyed_in_messages_only(ddl, groups)) and rows.drop_copies(keyless):
             groups = self._groups(rows)
-        gaps = self._known_gaps(ddl, late, rows, groups)
+        drafts, gaps = [], self._known_gaps(ddl, late, rows, groups)
 
-        def plan_with(kind: type[Planner]) -> _PlanResult:
+        def planner_for(held: tuple[HeldTable, ...]) -> Planner:
             draft = self._draft(groups)
-            changes = streams.plan_names(draft, groups)
+            drafts.append((draft, streams.plan_names(draft, groups)))
+            permissions = Permissions(self.settings.policy, self.inputs.permitted, held)
             ended = partial(self.inputs.ended_tables, cut_id=self.window.cut_id)
-            planner = kind(draft, known_gaps=gaps, permissions=permissions, ended=ended, doubts=rows.doubts)
-            return planner.plan(ddl.to_apply), draft, changes
+            return Planner(draft, known_gaps=gaps, permissions=permissions, ended=ended, doubts=rows.doubts)
 
-        result = self._guard(plan_with)
-        self._report(*result)
-        return result
-
-    def _guard(self, plan_with: Callable[[type[Planner]], _PlanResult]) -> _PlanResult:
-        """Plans with the Planner, or if that raises an unexpected error, table by table with the GuardedPlanner."""
-        try:
-            return plan_with(Planner)
-        except CdcError:
-            raise
-        except Exception as error:
-            self.report(f"planning cut {self.window.cut_id} failed ({first_line(error)}): planning table by table")
-            return plan_with(GuardedPlanner)
+        plan = plan_tables(planner_for, ddl.to_apply, streams.held(), self.window.after_tso or 0, self.report)
+        self._report(plan, *drafts[-1])
+        return plan, *drafts[-1]
 
     def _table(self, name: str) -> DataFrame:
         return self.lake.read(name)

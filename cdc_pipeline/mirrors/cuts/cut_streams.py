@@ -62,12 +62,6 @@ class CutStreams:
         """The change log by the names of mirrors, without excluded tables."""
         return self.selection.selected(self.full_log)
 
-    @property
-    def excluded_held_rows(self) -> int:
-        """The number of held row changes of tables that are no longer included."""
-        change = self.selection_change
-        return 0 if change is None else change.excluded_held_rows(self.published.held)
-
     # ---- DDL
 
     def route_event(self, event: DdlEvent) -> DdlEvent:

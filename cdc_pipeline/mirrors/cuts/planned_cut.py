@@ -37,8 +37,6 @@ class PlannedCut:
     """The upstream tables of mirrors whose names differ from theirs."""
     selection_changes: tuple[str, ...] = ()
     """One sentence for each effect of a changed selection."""
-    excluded_held_rows: int = 0
-    """Held row changes of tables that are no longer included."""
     plan_id: str = ""
     """Unique: distinguishes plans for the same cut number, which a restored lake may have."""
 
@@ -46,8 +44,3 @@ class PlannedCut:
     def outcomes(self) -> dict[Position, DdlOutcome]:
         """The outcome of each statement of the cut."""
         return {**self.decided, **self.plan.outcomes}
-
-    @property
-    def positions(self) -> tuple[Position, ...]:
-        """The positions of `rows.events`."""
-        return tuple(event.position for event in self.row_selection.events)

@@ -1,8 +1,8 @@
 """Quarantine: if a table's step fails in several runs, the cut is published without the table.
 
 Each failure is a row of `cut_failures`, also when the run fails. If a process or its JVM ends while steps run, the next run
-records a failure of each. A quarantined table is held like one that `ddl_policy` holds (`changes.held_rows`): its rows and
-statements from the failed step on wait until a rebuild.
+records a failure of each. A quarantined table is held like one that `ddl_policy` holds (`changes.held_rows`): it stays as
+the cut before has published it, and its rows and statements wait until a rebuild.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from cdc_pipeline.lake.paths import remove_folder, subfolders
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.execution.step_runner import StepFailure
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.model.steps import ApplyRows, touched_names
+from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-    from cdc_pipeline.mysql.model.table import TableName
 
 FAILURES = "cut_failures"
 MOST_FAILURES = 3
@@ -128,48 +128,24 @@ def recorded_errors(lake: Lake, name: TableName) -> list[str]:
     return [row["error"] for row in sorted(rows, key=itemgetter("failed_at"))]
 
 
-def without_failed_tables(
-    planned: PlannedCut, failures: Iterable[StepFailure], skipped: Collection[int], times: int
-) -> PlannedCut:
-    """The plan without what did not run: the tables of skipped steps are quarantined, and their statements from there on
-    are held. `skipped`: indexes of steps; `times`: how often they failed."""
-    plan, events = planned.plan, planned.row_selection.events
-    held = {table.name: table for table in plan.held}
-    held_from, outcomes = dict(plan.held_from), dict(plan.outcomes)
-    reasons = _reasons(planned, failures, skipped, times)
-    stopped_at: dict[TableName, int] = {}
-    for index in sorted(skipped):
-        step, event_index = plan.steps[index], plan.event_indexes[index]
-        since = events[event_index].commit_ts if 0 <= event_index < len(events) else 0
-        for name in touched_names(step):
-            held.setdefault(name, HeldTable(name, NO_STATEMENT, since, error=reasons[index]))
-            stopped_at.setdefault(name, event_index)
-        if isinstance(step, ApplyRows):
-            held_from[step.source] = min(*step.segments, held_from.get(step.source, sys.maxsize))
-    for event_index, event in enumerate(events):
-        stopped = [name for name in event.names() if event_index >= stopped_at.get(name, sys.maxsize)]
-        if stopped and event.position in outcomes:
-            planned_outcome = outcomes[event.position]
-            messages = (f"{name} waits: {held[name].gap}" for name in stopped)
-            outcomes[event.position] = DdlOutcome(HELD, [*planned_outcome.effects, *messages], planned_outcome.tables)
-    return replace(planned, plan=replace(plan, held=tuple(held.values()), held_from=held_from, outcomes=outcomes))
-
-
-def _reasons(
-    planned: PlannedCut, failures: Iterable[StepFailure], skipped: Collection[int], times: int
-) -> dict[int, str]:
-    """The failure that each skipped step depends on."""
-    reasons: dict[int, str] = {}
+def without_failed_tables(planned: PlannedCut, failures: Iterable[StepFailure], times: int) -> PlannedCut:
+    """The plan without the failed tables and those that share a name with them: they are quarantined, and their statements
+    and rows wait from the beginning of the cut. `times`: how often they failed."""
+    plan = planned.plan
+    held, names, outcomes = {table.name: table for table in plan.held}, set[TableName](), dict(plan.outcomes)
     for failure in failures:
         # without the text of the error, which may quote a value
         reason = (
             f"{type(failure.step).__name__} of {failure.step.state.name} failed {times} times in cut "
             f"{planned.window.cut_id}: {type(failure.error).__name__}, see {FAILURES}"
         )
-        names: set[TableName] = set()
-        for index in sorted(skipped):
-            own = touched_names(planned.plan.steps[index])
-            if index == failure.index or (index > failure.index and own & names):
-                names |= own
-                reasons.setdefault(index, reason)
-    return reasons
+        for step in (plan.steps[index] for index in failure.chain):
+            for name in (*step.names(), *([step.source] if isinstance(step, ApplyRows) else ())):
+                rows = held[name].rows if name in held else 0
+                held[name] = HeldTable(name, NO_STATEMENT, planned.window.after_tso or 0, rows, reason)
+                names.add(name)
+    for event in planned.row_selection.events:
+        if event.position in outcomes and (stopped := [name for name in event.names() if name in names]):
+            outcomes[event.position] = DdlOutcome(HELD, [f"{name} waits: {held[name].gap}" for name in stopped])
+    held_from = {**plan.held_from, **dict.fromkeys(names, 0)}
+    return replace(planned, plan=replace(plan, held=tuple(held.values()), held_from=held_from, outcomes=outcomes))

@@ -43,7 +43,6 @@ from cdc_pipeline.mirrors.model.steps import (
     Step,
     TruncateMirror,
     UpdateState,
-    touched_names,
 )
 from cdc_pipeline.spark.threads import map_in_threads
 
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.merge.net_changes import RowSet
     from cdc_pipeline.mirrors.model.step_commits import CutCommits
-    from cdc_pipeline.mysql.model.table import TableName
 
 _StepInPlace: TypeAlias = (
     ApplyRows
@@ -88,6 +86,8 @@ class StepFailure:
     index: int
     step: Step
     error: Exception
+    chain: tuple[int, ...] = ()
+    """The indexes of all steps of its table and of tables that share a name with it."""
 
     @property
     def message(self) -> str:
@@ -102,8 +102,6 @@ class StepResults:
     results: dict[int, StepResult] = field(default_factory=dict)
     """By the step's index."""
     failures: list[StepFailure] = field(default_factory=list)
-    skipped: set[int] = field(default_factory=set)
-    """The indexes of the failed steps and of those that depend on them."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class StepRunner:
     """Steps that fail without running, each with its error."""
 
     def run(self, report: Callable[[str], None]) -> StepResults:
-        """Runs all steps, except those that depend on a failed one.
+        """Runs all steps, except those after a failed one in its chain.
 
         Raises an error that concerns more than one table at once, and starts no further step. `report` receives one line
         per step.
@@ -134,15 +132,10 @@ class StepRunner:
         stopped = threading.Event()
 
         def run(chain: list[int]) -> None:
-            failed: set[TableName] = set()
             for index in chain:
                 step = self.steps[index]
                 if stopped.is_set():
                     return
-                if touched_names(step) & failed:
-                    failed |= touched_names(step)
-                    done.skipped.add(index)
-                    continue
                 started = time.monotonic()
                 try:
                     if index in self.given_up:
@@ -152,10 +145,8 @@ class StepRunner:
                     if affects_all_tables(error):
                         stopped.set()
                         raise
-                    failed |= touched_names(step)
-                    done.skipped.add(index)
-                    done.failures.append(StepFailure(index, step, error))
-                    continue
+                    done.failures.append(StepFailure(index, step, error, tuple(chain)))
+                    return
                 result.seconds = time.monotonic() - started
                 done.results[index] = result
                 report(f"{type(step).__name__} {step.state.name} {result.seconds:.1f} s")

@@ -49,8 +49,6 @@ class DdlEvent:
     """Number of Canal's batch."""
     at: int = 0
     """Position on the clock of the stream (`dialects.unified`)."""
-    resumed: bool = False
-    """An earlier cut applied the event except for held tables (`ddl_policy: hold`)."""
     notes: tuple[str, ...] = ()
     """Added to the effect in `ddl_history`."""
 

@@ -1,13 +1,15 @@
 """Rebuilds tables in a scratch lake, compares them with the lake, and replaces those that differ.
 
-All tables are decoded again from the raw snapshot. Chosen ones are built from the change log (`rebuild_scope`). The scratch
-lake, `<lake>/<pipeline>/rebuild`, gets one cut up to the newest published one. A table with equal content stays as it is.
-One that differs gets the new rows in a commit of its own, so earlier cuts stay readable. A rebuild that dies is simply run
-again: it publishes what the other has replaced.
+All tables are decoded again from the raw snapshot. Chosen ones are built from the change log (`rebuild_scope`), also those
+that wait: a rebuild with an approval, or after a quarantine, applies what waited. The scratch lake,
+`<lake>/<pipeline>/rebuild`, gets one cut up to the newest published one. A table with equal content stays as it is. One that
+differs gets the new rows in a commit of its own, so earlier cuts stay readable. A rebuild that dies is simply run again: it
+publishes what the other has replaced.
 """
 
 from __future__ import annotations
 
+import glob
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,11 +23,12 @@ from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES, decode_batches
 from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once
-from cdc_pipeline.lake.paths import LakePaths, remove_folder
-from cdc_pipeline.lake.restored_tables import foreign_commit
+from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once, table_state
+from cdc_pipeline.lake.faults import affects_all_tables
+from cdc_pipeline.lake.paths import LakePaths, first_line, remove_folder, table_folders
+from cdc_pipeline.lake.restored_tables import RestoredTableError, foreign_commit
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
-from cdc_pipeline.mirrors.changes.held_rows import APPROVALS, applied_statements
+from cdc_pipeline.mirrors.changes.held_rows import approve, permitted_statements
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
     PublishedCut,
@@ -42,12 +45,14 @@ from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES, lake_balance
-from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut, move_mirrors_back
+from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.operations.content_hash import content_hash
 from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild
 from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_inputs
 from cdc_pipeline.mirrors.operations.upkeep import EVERY, keep_table_small
+from cdc_pipeline.mirrors.settings.column_rules import MaskSaltError
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
+from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.positions import POSITION
 
 if TYPE_CHECKING:
@@ -61,7 +66,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mysql.model.table import TableName
 
-_BORROWED = frozenset({"raw_topic_snapshot", CLAIMS, RELEASES, APPROVALS})
+_BORROWED = frozenset({"raw_topic_snapshot", CLAIMS, RELEASES})
 _DECODED = ("change_log", *OTHER_TABLES, "batches")
 # columns that differ between two decodings of the same bytes, or that cuts write
 _NOT_COMPARED = {
@@ -95,10 +100,10 @@ class RebuiltTables:
     report: CutReport
     """The cut to publish, which follows `published`. Its mirrors are those of the scratch lake."""
     published: PublishedCut
-    releases: bool
-    """Whether other releases than the lake's own were applied (`dialects.releases`)."""
-    abandoned: bool
-    """Whether the lake has a begun cut that cannot be finished."""
+    replaces_all: bool
+    """Whether all decoded tables are replaced, because other releases were applied or a begun cut cannot be finished."""
+    lake_state: tuple[object, ...]
+    """What another run would change in the lake."""
 
 
 def _valid_cut(published: PublishedCut, scratch: Lake) -> PublishedCut:
@@ -134,6 +139,31 @@ class Rebuilder:
         with self.rebuild_in_scratch(patterns) as rebuilt:
             return self.replace_differing(rebuilt)
 
+    def approve(self, held: Iterable[HeldTable]) -> RebuildReport:
+        """Approves the statements that hold these tables, and rebuilds the tables with them. Call it as the only writer."""
+        approve(self._lake, held, self.maker.run_id)
+        return self.rebuild([glob.escape(str(table.name)) for table in held])
+
+    def finish_begun_cut(self, *, abandon: bool) -> bool:
+        """Finishes a begun cut, then applies all complete changes. A table whose step fails is quarantined at once.
+
+        If a new cut fails, its changes remain for a later run. Returns True if a begun cut failed and the caller replaces
+        it; without `abandon` that raises the cut's error instead. Errors of the disk, the lake or Spark are raised.
+        """
+        try:
+            replace(self.maker, quarantine_policy=QuarantinePolicy(1)).advance()
+        except Exception as error:
+            begun = is_begun(self._lake, published_cut(self._lake))
+            is_ignored = not begun and isinstance(error, (MaskSaltError, RestoredTableError))
+            is_lost = affects_all_tables(error) or (not abandon if begun else isinstance(error, LakeError))
+            if is_lost and not is_ignored:
+                raise
+            self.maker.report(
+                f"{'the begun' if begun else 'a new'} cut failed, the rebuild ignores it: {first_line(error)}"
+            )
+            return begun
+        return False
+
     @contextmanager
     def rebuild_in_scratch(
         self, patterns: Sequence[str] = (), releases: DataFrame | None = None
@@ -143,8 +173,9 @@ class Rebuilder:
         `releases` are applied in place of the lake's own (`dialects.releases`), without patterns only. Raises as `rebuild`.
         """
         # chosen tables cannot replace what a cut has begun in the others
-        abandoned = finish_begun_cut(self.maker, abandon=not patterns)
+        abandoned = self.finish_begun_cut(abandon=not patterns)
         published, streams = published_cut(self._lake), read_progress(self._lake)
+        lake_state = published.cut_id, is_begun(self._lake, published), None if patterns else streams.last_batch
         if not patterns and (lost := newest_known_cut(self._lake, published)) > published.cut_id:
             if streams.without_watermark:
                 raise LakeError(f"no cut can be made: {streams.blocking_reason()}", pipeline=self._lake.paths.pipeline)
@@ -173,9 +204,11 @@ class Rebuilder:
                 published = _valid_cut(published, scratch)
             else:
                 copy_inputs(self._lake, scratch, scope)
-            built = self._replay(scratch, scope, published)
+            # a table that fails again stays quarantined, unless it is chosen: then the rebuild fails
+            waiting = (name for name in quarantined_tables(published.held) if not matches_any(str(name), patterns))
+            built = self._replay(scratch, scope, published, frozenset(waiting))
             report = _scoped_report(replace(built, cut_id=published.cut_id + 1, streams=streams), scope, published)
-            yield RebuiltTables(scratch, scope, report, published, releases is not None, abandoned)
+            yield RebuiltTables(scratch, scope, report, published, abandoned or releases is not None, lake_state)
 
     def _decode(self, scratch: Lake, last_batch: int) -> None:
         """Decodes all batches into the scratch lake, and keeps its tables small meanwhile: each batch is a commit."""
@@ -211,17 +244,15 @@ class Rebuilder:
         finally:
             remove_folder(self._lake.spark, folder)
 
-    def _replay(self, scratch: Lake, scope: Scope, published: PublishedCut) -> CutReport:
-        """Makes the mirrors of the scratch lake."""
+    def _replay(self, scratch: Lake, scope: Scope, published: PublishedCut, at_once: frozenset[TableName]) -> CutReport:
+        """Makes the mirrors of the scratch lake. `at_once`: as in QuarantinePolicy."""
         named = "" if scope.tables is None else f" from the change log: {', '.join(map(str, sorted(scope.tables)))}"
         self.maker.report(f"rebuilding the mirrors{named}")
-        # one of all tables that is quarantined and fails again stays quarantined, any other failure stops the rebuild
-        at_once = quarantined_tables(published.held) if scope.is_all else frozenset()
         maker = replace(
             self.maker,
             lake=scratch,
             quarantine_policy=QuarantinePolicy(None, at_once),
-            applied_before=applied_statements(self._lake),
+            permitted=permitted_statements(self._lake),
         )
         return maker.replay_all(published)
 
@@ -241,12 +272,14 @@ class Rebuilder:
         kept = quarantined_tables(report.held)  # still quarantined: their mirrors stay as they are
         before = {entry.name: entry for entry in entries if scope.covers(entry.name) and entry.name not in kept}
         after = {entry.name for entry in report.mirrors} - kept
+        self._set_aside(rebuilt, kept)
         replacer = MirrorReplacer(
             self._lake, scratch, commit, self.maker.report, lambda: self._require_unchanged(rebuilt)
         )
-        mirrors, mirrors_changed = replacer.replace_differing(before, after)
-        tables = (*decoded, *mirrors)
-        if not (decoded_changed or mirrors_changed or _held_rows(report.held) != _held_rows(published.held)):
+        mirrors = [replacer.replace(name, before.get(name), exists=name in after) for name in sorted({*before, *after})]
+        tables = (*decoded, *(table for table, _ in mirrors))
+        changed = decoded_changed or any(changed for _, changed in mirrors)
+        if not changed and _held_rows(report.held) == _held_rows(published.held):
             return RebuildReport(tables, None)
         self._require_unchanged(rebuilt)
         update_held_statements(self._lake, scratch, commit.note)
@@ -271,17 +304,30 @@ class Rebuilder:
             return [], False
         tables = [self._compare(table, rebuilt.lake) for table in _DECODED]
         # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE): a release may remove some
-        changed = rebuilt.releases or rebuilt.abandoned or not all(table.equal for table in tables)
+        changed = rebuilt.replaces_all or not all(table.equal for table in tables)
         if changed:
             self._require_unchanged(rebuilt)
-            if rebuilt.abandoned:
-                move_mirrors_back(self._lake, rebuilt.published)
             for table in _DECODED:
                 overwrite_once(rebuilt.lake.read(table), self._lake.paths.table(table), commit)
         else:
             self._add_dead_letters(rebuilt.lake, commit)
         # a rebuild that died may have replaced them before
         return tables, changed or not lake_balance(self._lake).is_balanced
+
+    def _set_aside(self, rebuilt: RebuiltTables, kept: frozenset[TableName]) -> None:
+        """Moves mirrors to `dropped/` that the published cut does not have at their paths: a cut that failed has moved or
+        created them. Those of `kept` stay."""
+        paths, scope = self._lake.paths, rebuilt.scope
+        ids = {entry.path: entry.mirror_id for entry in published_entries(rebuilt.published, paths)}
+        aside = f"{paths.home}/dropped/given-up-{uuid.uuid4().hex[:8]}"
+        found = {*table_folders(self._lake.spark, f"{paths.home}/mirror")}
+        if not scope.is_all:
+            found &= set(map(paths.mirror, self._rebuilt_names(scope)))
+        for number, path in enumerate(found - set(map(paths.mirror, kept))):
+            table = table_state(self._lake.spark, path)
+            if table is not None and table.properties.get("cdc.mirror_id") != ids.get(path):
+                self._require_unchanged(rebuilt)
+                move_mirror(self._lake, path, f"{aside}/{number}")
 
     def _rebuilt_names(self, scope: Scope) -> frozenset[TableName]:
         """The mirrors of the chosen tables, under all names that the tables had."""
@@ -292,11 +338,8 @@ class Rebuilder:
     def _require_unchanged(self, rebuilt: RebuiltTables) -> None:
         """Raises TransientError if another run has written since the rebuild began, as it can on lakes without a lock."""
         published = published_cut(self._lake)
-        is_other = published.cut_id > rebuilt.published.cut_id  # lower if the lake has lost that cut
-        is_other |= not rebuilt.abandoned and is_begun(self._lake, published)
-        if rebuilt.scope.is_all:
-            is_other |= read_progress(self._lake).last_batch != rebuilt.report.streams.last_batch
-        if is_other:
+        last_batch = read_progress(self._lake).last_batch if rebuilt.scope.is_all else None
+        if (published.cut_id, is_begun(self._lake, published), last_batch) != rebuilt.lake_state:
             raise TransientError(
                 "another run has written since the rebuild began: stop the sensor and other runs, and rebuild again",
                 pipeline=self._lake.paths.pipeline,

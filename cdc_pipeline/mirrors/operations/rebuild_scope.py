@@ -1,4 +1,4 @@
-"""Which tables a rebuild covers: all, or chosen ones with the tables that statements tie to them (`tied_tables`).
+"""Which tables a rebuild covers: all, or chosen ones with those that statements tie to them (RENAME, LIKE, EXCHANGE …).
 
 Chosen tables are rebuilt from the change log: records are not decoded again and other mirrors are not read, so the cost
 depends on the chosen tables only.
@@ -6,6 +6,7 @@ depends on the chosen tables only.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,17 +18,20 @@ from cdc_pipeline.lake.tables.ddl_history import with_empty_results
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.operations.tied_tables import event_tables, tied_tables
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
+from cdc_pipeline.mysql.ddl.queried_columns import queried_tables
+from cdc_pipeline.mysql.model.change_names import folded
+from cdc_pipeline.mysql.model.schema_changes import CreateTableAsSelect, DropDatabase, RecoverDatabase
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.progress import PublishedCut
     from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.positions import Position
 
 
@@ -64,7 +68,7 @@ def chosen_scope(maker: CutMaker, patterns: Sequence[str], published: PublishedC
     mirrors = {*published.names, *published.sources, *(table.name for table in published.held)}
     sources = {name: _source_tables(maker, name, published) for name in mirrors}
     known = frozenset(TableName(row["database"], row["table"]) for row in rows).union(
-        *sources.values(), *(event_tables(event, frozenset()) for event in events)
+        *sources.values(), *(_event_tables(event, frozenset()) for event in events)
     )
     mirror_names = {name: str(maker.selection.mirror_name(name)) for name in known if maker.selection.includes(name)}
     wanted = [name for name, mirror in mirror_names.items() if matches_any(mirror, patterns)]
@@ -77,7 +81,7 @@ def chosen_scope(maker: CutMaker, patterns: Sequence[str], published: PublishedC
         )
     tables = tied_tables(events, known, wanted, mirror_names)
     # a statement without a known table may concern any table
-    statements = (event.position for event in events if not (names := event_tables(event, known)) or names & tables)
+    statements = (event.position for event in events if not (names := _event_tables(event, known)) or names & tables)
     return Scope(tables, frozenset(name for name in mirrors if tables.intersection(sources[name])), tuple(statements))
 
 
@@ -88,6 +92,50 @@ def _source_tables(maker: CutMaker, name: TableName, published: PublishedCut) ->
         return published.sources[name]
     table = table_state(maker.lake.spark, maker.lake.paths.mirror(name))
     return published.upstream(name if table is None else MirrorState.from_properties(table.properties).former_name)
+
+
+def tied_tables(
+    events: Iterable[DdlEvent],
+    known: Iterable[TableName],
+    chosen: Iterable[TableName],
+    mirror_names: Mapping[TableName, str] | None = None,
+) -> frozenset[TableName]:
+    """The chosen tables and all that statements or a merged mirror tie to them, directly or through others.
+
+    `known`: all names that tables ever had. A statement on a database ties all of its tables. Names that differ in case
+    alone may be one table. `mirror_names`: the mirror of each included table.
+    """
+    known = frozenset(known)
+    merged: dict[str | TableName, set[TableName]] = defaultdict(set)
+    for name, mirror in (mirror_names or {}).items():
+        merged[mirror].add(name)
+    for name in known:
+        merged[folded(name)].add(name)
+    groups = [*(_event_tables(event, known) for event in events), *merged.values()]
+    tied, size = set(chosen), -1
+    while len(tied) > size:
+        size = len(tied)
+        for group in groups:
+            if not tied.isdisjoint(group):
+                tied |= group
+    return frozenset(tied)
+
+
+def _event_tables(event: DdlEvent, known: frozenset[TableName]) -> set[TableName]:
+    """All tables that the event names, those it only reads included. A name without a database means every known table of
+    that name."""
+    found: set[TableName] = set()
+    for change in event.changes:
+        names = {*change.names().touched, *change.names().read}
+        if isinstance(change, CreateTableAsSelect):
+            names |= queried_tables(change.query, change.database)
+        for name in names:
+            found |= (
+                {name} if name.database else {other for other in known if other.table.lower() == name.table.lower()}
+            )
+        if isinstance(change, (DropDatabase, RecoverDatabase)):
+            found |= {name for name in known if name.database.lower() == change.database.lower()}
+    return found
 
 
 def copy_inputs(lake: Lake, scratch: Lake, scope: Scope) -> None:

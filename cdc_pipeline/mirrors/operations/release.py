@@ -21,7 +21,6 @@ from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
 from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, append_once
-from cdc_pipeline.mirrors.operations.begun_cut import finish_begun_cut
 from cdc_pipeline.positions import POSITION, Position
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ class Releaser:
             rebuilt = self.rebuilder.rebuild()
             own = kept.where(F.col("run_id") == self._run_id)
             return ReleaseReport(_letters(own), DeadLetters(0, ()), rebuilt)
-        finish_begun_cut(self.rebuilder.maker, abandon=True)  # it may write dead letters
+        self.rebuilder.finish_begun_cut(abandon=True)  # it may write dead letters
         if not self._lake.exists("dead_letters"):
             raise LakeError("there are no dead letters yet", pipeline=self._lake.paths.pipeline)
         letters = self._lake.read("dead_letters")

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.steps import Step
 
 
-def coalesced(steps: Sequence[Step]) -> dict[int, Step]:
-    """The steps by index, without states of merged mirrors that a later step of the cut overwrites.
+def coalesced(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps, without states of merged mirrors that a later step of the cut overwrites.
 
     A merged mirror is created as it is when its first rows arrive. The steps of other mirrors stay as they are.
     """
@@ -32,7 +32,7 @@ def coalesced(steps: Sequence[Step]) -> dict[int, Step]:
         for index in with_state[:-1]:
             if isinstance(found[index], UpdateState):
                 del found[index]
-    return dict(sorted(found.items()))
+    return tuple(found[index] for index in sorted(found))
 
 
 def _is_still_empty(first: Step, second: Step) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -89,23 +88,6 @@ class PlanDraft:
         self._passed_events: dict[TableName, int] = defaultdict(int)
         self._empty: set[str] = set()
         self.steps: list[Step] = []
-
-    def snapshot(self) -> PlanDraft:
-        """A copy that later changes of this draft do not reach."""
-        found = copy(self)
-        found._copy_from(self)
-        return found
-
-    def restore(self, snapshot: PlanDraft) -> None:
-        """Undoes all changes since the snapshot, which can be used again."""
-        self._copy_from(snapshot)
-
-    def _copy_from(self, other: PlanDraft) -> None:
-        self._groups = defaultdict(lambda: defaultdict(list))
-        for name, segments in other._groups.items():
-            self._groups[name] = defaultdict(list, segments)
-        self._states, self._empty, self.steps = dict(other._states), set(other._empty), list(other.steps)
-        self._passed_events = defaultdict(int, other._passed_events)
 
     # ---- mirrors
 
@@ -290,14 +272,9 @@ class PlanDraft:
         for segment in self._pending_segments(name, everything=everything):
             del self._groups[name][segment]
 
-    def first_pending_segments(self) -> dict[TableName, int]:
-        """The names with rows that have no step, each with the first such segment."""
-        return {name: min(segments) for name, segments in self._groups.items() if segments}
-
-    def flush_all_rows(self) -> None:
-        """Adds steps for all pending rows."""
-        for name in list(self._groups):
-            self.flush_rows(name, everything=True)
+    def names_with_rows(self) -> list[TableName]:
+        """The names with rows."""
+        return list(self._groups)
 
     def flush_rows(self, name: TableName, *, everything: bool = False) -> None:
         """Adds a step for the pending rows of the name that lie before this point, or (`everything`) for all.

@@ -6,12 +6,13 @@ planner processes the events in order, and before an event the rows that precede
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from typing_extensions import assert_never
 
+from cdc_pipeline.errors import CdcError
+from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.tables.ddl_history import HELD, NO_EFFECT
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.steps import Step
@@ -20,7 +21,7 @@ from cdc_pipeline.mirrors.planning.merged_steps import coalesced
 from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanner
 from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
-from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, DdlPolicy, HeldTable
+from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, NO_STATEMENT, DdlPolicy, HeldTable
 from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -58,8 +59,6 @@ class CutPlan:
     """What one cut does."""
 
     steps: tuple[Step, ...]
-    event_indexes: tuple[int, ...]
-    """The index of the event that each step belongs to: -1 before the first, the number of events after the last."""
     outcomes: Annotated[dict[Position, DdlOutcome], AS_PAIRS]
     """By the position of the DDL event."""
     held: tuple[HeldTable, ...] = ()
@@ -73,12 +72,10 @@ class Permissions:
     """Which statements may be applied, and which tables are held."""
 
     policy: DdlPolicy = field(default_factory=DdlPolicy)
-    approved: frozenset[Position] = frozenset()
-    """The approved statements."""
+    permitted: frozenset[Position] = frozenset()
+    """Statements that the policy does not hold: a replay applies them."""
     held: tuple[HeldTable, ...] = ()
-    """The tables that earlier cuts hold."""
-    resumed: frozenset[TableName] = frozenset()
-    """The tables that resume in this cut because their statement is approved: their rows and DDL are replayed."""
+    """The tables that wait from the start."""
 
 
 class Planner:
@@ -99,6 +96,8 @@ class Planner:
         doubts: Iterable[UnknownOrder] = (),
     ) -> None:
         self._draft = draft
+        self.tables: tuple[TableName, ...] = ()
+        """The tables of the statement or the rows that are being planned."""
         self._known_gaps = dict(known_gaps or {})
         self._doubts = list(doubts)
         self._permissions = permissions or Permissions()
@@ -110,16 +109,15 @@ class Planner:
         self._merged_tables = MergedTablePlanner(draft, self._permissions.policy, self._tables)
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
-        """Plans the events, new ones and those of resumed tables, sorted by `ddl_events.in_upstream_order`."""
+        """Plans the events, sorted by `ddl_events.in_upstream_order`."""
         outcomes: dict[Position, DdlOutcome] = {}
         self._draft.mask_all()
         events = list(events)
         self._recovery.expect(change for event in events for change in event.changes)
-        first_steps: list[int] = []
         for event in events:
-            first_steps.append(len(self._draft.steps))
             outcome = DdlOutcome(NO_EFFECT, list(event.notes))
             for change in event.changes:
+                self.tables = change.names().touched or change.names().read
                 for old, new in change.names().renamed:
                     # the gaps move with the table
                     self._known_gaps[new] = (*self._known_gaps.get(new, ()), *self._known_gaps.get(old, ()))
@@ -131,34 +129,29 @@ class Planner:
                     for name in event.names():
                         self._draft.add_gaps(name, doubt.gap)
             outcomes[event.position] = outcome
-        first_steps.append(len(self._draft.steps))
         for name in self._held:
             self._draft.discard_rows(name, everything=True)
-        self._flush_all_rows()
+        for name in self._draft.names_with_rows():
+            self.tables = (name,)
+            self._draft.flush_rows(name, everything=True)
         for name, gaps in sorted(self._known_gaps.items()):
+            self.tables = (name,)
             self._draft.add_gaps(name, *gaps)
-        steps = coalesced(self._draft.steps)
-        during = tuple(bisect_right(first_steps, index) - 1 for index in steps)
-        return CutPlan(tuple(steps.values()), during, outcomes, tuple(self._held.values()), self._held_from)
-
-    def _flush_all_rows(self) -> None:
-        self._draft.flush_all_rows()
+        self.tables = ()
+        return CutPlan(coalesced(self._draft.steps), outcomes, tuple(self._held.values()), self._held_from)
 
     # ---- ddl_policy
 
     def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Applies the change, unless a table that it names is held or must be held before it."""
-        names, read, ordered = change.names().touched, change.names().read, change.names().ordered
-        if event.resumed and not isinstance(change, DropDatabase) and not self._permissions.resumed & set(ordered):
-            # an earlier cut applied it, except to tables that are still held for another statement
-            for name in [name for name in ordered if name in self._held]:
-                self._hold(name, self._held[name], event, outcome)
-            return
+        names, read = change.names().touched, change.names().read
         # a table that is made like a quarantined one is not the cause of its error
         read = tuple(name for name in read if name in self._held and not (names and self._held[name].error))
         names = (*names, *read)
-        held = next((self._held[name] for name in names if name in self._held), None)
-        if held is None and event.position not in self._permissions.approved:
+        # a swap waits as a whole
+        tied = event.names() if change.names().renamed else names
+        held = next((self._held[name] for name in tied if name in self._held), None)
+        if held is None and event.position not in self._permissions.permitted:
             destroyed = change.tables_losing_data(self._schema, conversion_doubt)
             if any(self._holds(name) and self._draft.exists(name) for name in destroyed):
                 held = self._held_before(names[0], event)
@@ -222,11 +215,12 @@ class Planner:
         """Drops the tables of the database one by one, or holds those with `ddl_policy: hold`."""
         for name in [name for name in self._draft.names() if change.drops(name)]:
             state = self._draft.state(name)
-            if (state is not None and state.retired) or (event.resumed and name not in self._permissions.resumed):
+            if state is not None and state.retired:
                 continue
+            self.tables = (name,)
             if name in self._held:
                 self._hold(name, self._held[name], event, outcome)
-            elif self._holds(name) and event.position not in self._permissions.approved:
+            elif self._holds(name) and event.position not in self._permissions.permitted:
                 self._hold(name, self._held_before(name, event), event, outcome)
             else:
                 # no statement names the table, so that all its rows lie in one segment; rows after the DROP follow a CREATE
@@ -241,3 +235,32 @@ class Planner:
             self._alterations.alter(change.name, clauses, event, outcome)
         for rename in renames:
             self._tables.rename(change.name, rename.name, event, outcome)
+
+
+def plan_tables(
+    planner_for: Callable[[tuple[HeldTable, ...]], Planner],
+    events: Iterable[DdlEvent],
+    held: Iterable[HeldTable],
+    since: int,
+    report: Callable[[str], None],
+) -> CutPlan:
+    """Plans the events. An unexpected error quarantines the tables that it concerns, and the others are planned.
+
+    `planner_for`: returns a planner on a new draft, for which these tables wait. `held`: the tables that wait already.
+    `since`: the `commit_ts` at which a quarantined table stops. A CdcError is raised: it concerns the pipeline.
+    """
+    waiting = {table.name: table for table in held}
+    while True:
+        planner = planner_for(tuple(waiting.values()))
+        try:
+            return planner.plan(events)
+        except CdcError:
+            raise
+        except Exception as error:
+            failed = [name for name in planner.tables if name not in waiting]
+            if not failed:
+                raise
+            report(f"{', '.join(map(str, failed))}: quarantined, because planning failed: {first_line(error)}")
+            # without the text of the error, which may quote a value
+            reason = f"planning failed ({type(error).__name__})"
+            waiting |= {name: HeldTable(name, NO_STATEMENT, since, error=reason) for name in failed}

@@ -42,13 +42,6 @@ class RecoveryPlanner:
         self._ended: dict[str, list[EndedTable]] = {}
         self._expected: set[TableName] = set()
 
-    def snapshot(self) -> dict[str, list[EndedTable]]:
-        return {database: list(found) for database, found in self._ended.items()}
-
-    def restore(self, snapshot: dict[str, list[EndedTable]]) -> None:
-        """Undoes all changes since the snapshot."""
-        self._ended = snapshot
-
     def expect(self, changes: Iterable[SchemaChange]) -> None:
         """Notes what the RECOVER and FLASHBACK statements of this cut name."""
         found = [change for change in changes if isinstance(change, (RecoverTable, RecoverDatabase))]

@@ -89,10 +89,6 @@ class SelectionChange:
         stay = (table for table in tables if table.name not in self.dropped)
         return tuple(replace(table, name=self.renamed.get(table.name, table.name)) for table in stay)
 
-    def excluded_held_rows(self, tables: Iterable[HeldTable]) -> int:
-        """The number of held row changes of tables that are no longer included."""
-        return sum(table.rows for table in tables if table.name in self.dropped)
-
     def plan(
         self,
         draft: PlanDraft,

@@ -34,9 +34,8 @@ class UpstreamDefinitions:
         self._draft: PlanDraft | None = None
 
     def follow(self, event: DdlEvent, change: SchemaChange) -> None:
-        """Moves on to the point after this change. Ignores a resumed event, which is among those of earlier cuts."""
-        if not event.resumed:
-            self._pending.append(replace(event, changes=(change,)))
+        """Moves on to the point after this change."""
+        self._pending.append(replace(event, changes=(change,)))
 
     def definition(self, name: TableName) -> MirrorState | None:
         """The table as its mirror would be defined at this point; None if unknown."""

@@ -44,7 +44,7 @@ class HeldTable:
     statement: Position
     """The statement that needs approval."""
     commit_ts: int
-    """Where this table stopped. It is later than the statement for a table that a RENAME connected with a held one."""
+    """Where this table stopped: later than the statement if a RENAME connected it with a held table. 0: unknown."""
     rows: int = 0
     """Number of held row changes."""
     error: str = ""

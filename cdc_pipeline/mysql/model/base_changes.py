@@ -26,12 +26,7 @@ class TableNames(NamedTuple):
     renamed: tuple[tuple[TableName, TableName], ...] = ()
     """Pairs of old and new name."""
     read: tuple[TableName, ...] = ()
-    """Tables whose definition the statement reads or changes without separating their rows."""
-
-    @property
-    def ordered(self) -> tuple[TableName, ...]:
-        """The tables whose other statements come before or after this one."""
-        return (*self.touched, *self.read)
+    """Tables that the statement reads, or changes without separating their rows."""
 
     @property
     def added(self) -> tuple[TableName, ...]:

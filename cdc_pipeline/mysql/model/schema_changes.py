@@ -382,7 +382,7 @@ class RecoverTable(BaseChange):
 
     def names(self) -> TableNames:
         recovered = (self.new_name or self.name,)
-        return TableNames(touched=recovered, recovered=recovered)
+        return TableNames(touched=recovered, recovered=recovered, read=(self.name,) if self.new_name else ())
 
 
 @dataclass(frozen=True, slots=True)

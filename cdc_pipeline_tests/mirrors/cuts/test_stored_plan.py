@@ -42,8 +42,7 @@ from cdc_pipeline.mirrors.model.steps import (
     TruncateMirror,
     UpdateState,
 )
-from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
+from cdc_pipeline.mirrors.planning.planner import CutPlan
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy, HeldTable
@@ -122,9 +121,7 @@ _ROWS = SparkCondition("`id` < 7", "`id` IS NULL")
 
 def _event(sql: str, place: int = 7) -> DdlEvent:
     changes = event_changes("ddl", "db", "", sql)
-    return DdlEvent(
-        "t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc", 4, True, ("n",)
-    )
+    return DdlEvent("t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc", 4, ("n",))
 
 
 def _settings(columns: ColumnRules | None = None) -> CutSettings:
@@ -141,7 +138,6 @@ def _planned(plan: CutPlan, columns: ColumnRules | None = None, *events: DdlEven
         RowSelection(
             events,
             ((T, Replay(-1, -1, True)), (SourceTableName(T, U), Replay(tso(2), EPOCH_MS, False))),
-            (HeldTable(U, Position("t", 0, 3), tso(2), 4),),
             (_event("TRUNCATE TABLE t", 2),),
             Evidence((((4, "t", 1, 5), 0, 2),)),
             Evidence((((4, "t", 1, 7), 1, 1),)),
@@ -155,7 +151,6 @@ def _planned(plan: CutPlan, columns: ColumnRules | None = None, *events: DdlEven
         LateChanges(3, (Breach(T, 2, "t", 1, 5),)),
         {T: (T,), U: (T, U)},
         ("db.a is included now",),
-        2,
     )
 
 
@@ -195,7 +190,7 @@ def _whole() -> PlannedCut:
     steps = _all_steps()
     held = HeldTable(T, Position("t", 0, 3), tso(2))
     outcome = DdlOutcome(APPLIED, ["altered"], [steps[0].state])
-    plan = CutPlan(steps, tuple(range(-1, len(steps) - 1)), {("t", 0, 7): outcome}, (held,), {T: 2})
+    plan = CutPlan(steps, {("t", 0, 7): outcome}, (held,), {T: 2})
     parts = Partitioning(
         "range", "`id`", (), (Partition("p0", ("7",), (), ("s0", "s1")),), Subpartitioning("hash", "`id`", (), 2)
     )
@@ -318,32 +313,7 @@ def test_equal_definitions_are_stored_once() -> None:
         MirrorState(TableName("db", f"t{number}"), f"{number}", TableSchema(_SCHEMA.columns)) for number in range(9)
     ]
     steps = tuple(CreateMirror(states[number % 3]) for number in range(9))
-    planned = _planned(CutPlan(steps, (0,) * 9, {}))
+    planned = _planned(CutPlan(steps, {}))
     text = plan_to_json(planned)
     assert text.count("utf8mb4") == 1
     assert plan_from_json(text) == planned
-
-
-def test_each_step_knows_its_statement() -> None:
-    """By its index among the events: -1 before them, their number after them."""
-    draft = PlanDraft((), {}.get, frozenset(), 1, "UTC")
-    draft.create(MirrorState(U, "u", _SCHEMA))
-    sql = (
-        "CREATE TABLE t (id INT PRIMARY KEY)",
-        "CREATE DATABASE x",
-        "ALTER TABLE t ADD v INT, RENAME TO s",
-        "TRUNCATE s",
-    )
-    lost = {U: (Gap(GapKind.BAD_VALUES, "x"),)}
-    plan = Planner(draft, known_gaps=lost).plan(
-        [replace(_event(text, place), resumed=False) for place, text in enumerate(sql)]
-    )
-    kinds = [type(step).__name__ for step in plan.steps]
-    assert list(zip(kinds, plan.event_indexes, strict=True)) == [
-        ("CreateMirror", -1),
-        ("CreateMirror", 0),
-        ("ChangeColumns", 2),
-        ("RenameMirror", 2),
-        ("TruncateMirror", 3),
-        ("UpdateState", 4),
-    ]

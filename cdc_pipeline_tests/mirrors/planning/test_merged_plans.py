@@ -22,7 +22,7 @@ from cdc_pipeline.mirrors.model.steps import (
     Step,
     UpdateState,
 )
-from cdc_pipeline.mirrors.operations.tied_tables import tied_tables
+from cdc_pipeline.mirrors.operations.rebuild_scope import tied_tables
 from cdc_pipeline.mirrors.planning.merged_steps import coalesced
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
@@ -297,13 +297,13 @@ def test_wider_type(one: str, other: str, wider: str | None) -> None:
 
 def test_overwritten_states_are_coalesced() -> None:
     _, plan = planned(ONE, TWO, "CREATE TABLE s3.o1 (id INT PRIMARY KEY, v VARCHAR(20), n INT)", groups=())
-    (created,) = coalesced(plan.steps).values()
+    (created,) = coalesced(plan.steps)
     assert isinstance(created, CreateMirror)
     assert _words(created) == "create id:int v:varchar(20) n:int"
     assert len(created.state.source_tables or ()) == 3
     rows = (_rows("s1.o1", 1, "id:int v:varchar(20)"), _rows("s1.o1", 9, "id:int v:varchar(20)"))
     _, plan = planned(ONE, TWO, T.format("s3.o1"), "DROP TABLE s2.o1", groups=rows)
-    steps = tuple(coalesced(plan.steps).values())
+    steps = coalesced(plan.steps)
     assert [_words(step) for step in steps] == [
         *("create id:int v:varchar(20)", "ApplyRows", "DROP of s2.o1", "UpdateState", "ApplyRows")
     ]

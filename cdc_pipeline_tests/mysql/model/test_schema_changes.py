@@ -48,7 +48,7 @@ STATEMENTS = [
     ("DROP TABLE t", "DropTable db.t", TableNames((T,), dropped=(T,))),
     ("DROP DATABASE db", "DropDatabase db", TableNames()),
     ("RECOVER TABLE t", "RecoverTable db.t", TableNames((T,), recovered=(T,))),
-    ("FLASHBACK TABLE t TO u", "RecoverTable db.t as db.u", TableNames((U,), recovered=(U,))),
+    ("FLASHBACK TABLE t TO u", "RecoverTable db.t as db.u", TableNames((U,), recovered=(U,), read=(T,))),
     ("FLASHBACK DATABASE db", "RecoverDatabase db", TableNames()),
     ("FLASHBACK DATABASE db TO dc", "RecoverDatabase db as dc", TableNames()),
     ("CREATE DATABASE db", "NoTableEffect CREATE DATABASE", TableNames()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mirrors.operations.tied_tables import tied_tables
+from cdc_pipeline.mirrors.operations.rebuild_scope import tied_tables
 from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, event_changes
 from cdc_pipeline.mysql.model.table import TableName
 
