@@ -47,10 +47,10 @@ class DdlEvent:
     dialect: str = ""
     message_id: int | None = None
     """Number of Canal's batch."""
-    at: int = 0
-    """Position on the clock of the stream (`dialects.unified`)."""
     notes: tuple[str, ...] = ()
     """Added to the effect in `ddl_history`."""
+    at: int = 0
+    """Position on the clock of the stream (`dialects.unified`)."""
 
     @property
     def identity(self) -> tuple[int, str, str, str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_pipeline.mirrors.changes.late_ddl import Replay
 from pydantic_core import PydanticSerializationError
 
 from cdc_pipeline.errors import LakeError
@@ -25,7 +24,7 @@ from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.masks import HASH
-from cdc_pipeline.mirrors.model.source_tables import SourceTable, SourceTableName
+from cdc_pipeline.mirrors.model.source_tables import SourceTable
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
@@ -104,7 +103,7 @@ from cdc_pipeline.mysql.model.table import (
 )
 from cdc_pipeline.positions import Position
 from cdc_pipeline_tests.support.masks import SALT
-from cdc_pipeline_tests.support.messages import EPOCH_MS, tso
+from cdc_pipeline_tests.support.messages import tso
 from cdc_pipeline_tests.support.plans.mask_plans import CASES as MASK_CASES
 from cdc_pipeline_tests.support.plans.mask_plans import RULES as MASKS
 from cdc_pipeline_tests.support.plans.mask_plans import planned as mask_planned
@@ -133,16 +132,11 @@ def _settings(columns: ColumnRules | None = None) -> CutSettings:
 def _planned(plan: CutPlan, columns: ColumnRules | None = None, *events: DdlEvent) -> PlannedCut:
     settings = _settings(columns)
     return PlannedCut(
-        Window(7, tso(1), tso(9), 3, 5),
+        Window(7, tso(1), tso(9), 3, 5, {"t": tso(1)}, {"t": tso(9)}),
         settings,
         RowSelection(
             events,
-            ((T, Replay(-1, -1, True)), (SourceTableName(T, U), Replay(tso(2), EPOCH_MS, False))),
-            (_event("TRUNCATE TABLE t", 2),),
             Evidence((((4, "t", 1, 5), 0, 2),)),
-            Evidence((((4, "t", 1, 7), 1, 1),)),
-            at_watermark=True,
-            altered=(T,),
             keyless=(U,),
         ),
         plan,
@@ -160,7 +154,6 @@ def _all_steps() -> tuple[Step, ...]:
         "db.t@1",
         _SCHEMA,
         gaps=(Gap(GapKind.TABLES_DIFFER, "they differ", "v", example="db.x"),),
-        since=tso(1),
         kept_columns=("old",),
         soft_delete_key=("id",),
         computed=(ComputedColumn("d", "int", "id + 1"),),
@@ -175,7 +168,7 @@ def _all_steps() -> tuple[Step, ...]:
         ApplyRows(state, T, (0, 2), 40, True, (("ticdc", {"v": "binary"}),), ("v",), ("g",), ("u",)),
         ChangeColumns(state, masked, origins, 12, (("v", "v__dropped_7"),)),
         UpdateState(masked),
-        TruncateMirror(state, True),
+        TruncateMirror(state),
         RenameMirror(state, masked, "7"),
         DropMirror(state, "7.0.3"),
         DeleteRows(state, _ROWS, "TRUNCATE p0"),
@@ -287,7 +280,7 @@ def test_plans_of_masked_tables(name: str) -> None:
     [
         ('"is":"DropMirror"', '"is":"Another"', "Input tag 'Another' found"),
         ('"changes":40', '"changes":"40"', "Input should be a valid integer"),
-        ('"at_watermark":true', '"at_watermark":1', "Input should be a valid boolean"),
+        ('"if_exists":true', '"if_exists":1', "Input should be a valid boolean"),
         ('"commit_ms":12', '"commit_ms":12,"more":1', "Unexpected keyword argument"),
         ('"commit_ms":12', '"other":12', "Field required"),
         ('"state":', '"state":9', "it refers to a value that it does not contain"),

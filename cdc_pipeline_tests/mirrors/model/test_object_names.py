@@ -28,8 +28,6 @@ class Case:
     known: tuple[str, ...] = ()
     rows: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Table → times of its first and last row."""
-    inferred: tuple[str, ...] = ()
-    """Known tables without a definition, whose rows follow all statements."""
     dialect: str = "canal"
     database: str = "s"
 
@@ -104,9 +102,6 @@ MYSQL = {
             "CreateTable s.new (n int)",
         ),
         rows={"s.orders": (11, 19)},
-    ),
-    "a_definition_that_arrives_after_its_rows": Case(
-        (_CREATED,), ("CreateTable s.orders (id int)",), ("s.orders",), inferred=("s.orders",)
     ),
     "a_definition_if_the_table_does_not_exist": Case(
         ("CREATE TABLE IF NOT EXISTS Orders (id INT)", "CREATE TABLE IF NOT EXISTS New (id INT)"),
@@ -185,11 +180,9 @@ def _shown(event: DdlEvent) -> list[str]:
     ],
 )
 def test_statements_name_the_tables_that_they_mean(case: Case) -> None:
-    inferred = set(map(_name, case.inferred))
     names = ObjectNames(
         set(map(_name, case.known)),
         lambda: {_name(table): RowTimes(*times) for table, times in case.rows.items()},
-        lambda event, name: name in inferred,
     )
     events = names.resolved(_event(number, sql, case) for number, sql in enumerate(case.statements, 1))
     assert tuple(text for event in events for text in _shown(event)) == case.expected
