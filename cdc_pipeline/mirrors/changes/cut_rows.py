@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.changes.copies import find_copies
 from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
@@ -12,15 +12,13 @@ from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
 
     from pyspark.sql import DataFrame
 
-    from cdc_pipeline.dialects.message_types import MessageTypes
     from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.changes.segments import UnknownOrder
+    from cdc_pipeline.mirrors.changes.segments import ColumnsOf, UnknownOrder
     from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.positions import BatchPosition
 
 
 @dataclass(frozen=True)
@@ -38,16 +36,6 @@ class RowSelection:
     """Tables whose mirrors may have no key though their messages name one."""
 
 
-class SegmentLookup(Protocol):
-    """What planning looks up to place rows. A resumed run needs none of it: `RowSelection` has the results."""
-
-    def is_known(self, name: TableName) -> bool:
-        """Whether the table existed before the cut."""
-
-    def types_of(self, places: Mapping[BatchPosition, str]) -> Mapping[BatchPosition, MessageTypes]:
-        """Returns the column types that the messages at these positions name. `places` maps each to its dialect."""
-
-
 class CutRows:
     """The row changes of a cut. Caches DataFrames until `close`.
 
@@ -59,7 +47,7 @@ class CutRows:
     - `gaps`: of tables with rows that may be copies; set by planning only
 
     `log` is `change_log` with the names of mirrors, `inside` its rows in the window. `table` loads another table of the
-    pipeline. `lookup`: given while planning.
+    pipeline. `columns_of`: given while planning.
     """
 
     def __init__(
@@ -70,10 +58,10 @@ class CutRows:
         inside: DataFrame,
         table: Callable[[str], DataFrame],
         *,
-        lookup: SegmentLookup | None = None,
+        columns_of: ColumnsOf | None = None,
     ) -> None:
         self._window, self._log, self._table = window, log, table
-        self._planning = lookup is not None
+        self._planning = columns_of is not None
         self.selection = selection
         self.doubts: tuple[UnknownOrder, ...] = ()
         self.gaps: dict[TableName, tuple[Gap, ...]] = {}
@@ -81,7 +69,7 @@ class CutRows:
         self._cached: list[DataFrame] = []
         self.copies: DataFrame | None = None
         try:
-            self.changes = self._with_segments(self._without_copies(self.delivered), lookup)
+            self.changes = self._with_segments(self._without_copies(self.delivered), columns_of)
             if selection.keyless:
                 self.drop_copies(selection.keyless)
         except BaseException:
@@ -105,10 +93,10 @@ class CutRows:
         self.copies = copies if self.copies is None else self.copies.unionByName(copies)
         return changes.join(copies, list(ROW_POSITION), "left_anti")
 
-    def _with_segments(self, changes: DataFrame, lookup: SegmentLookup | None) -> DataFrame:
+    def _with_segments(self, changes: DataFrame, columns_of: ColumnsOf | None) -> DataFrame:
         selection = self.selection
-        if lookup is not None:
-            evidence, self.doubts = find_evidence(changes, selection.events, lookup.is_known, lookup.types_of)
+        if columns_of is not None:
+            evidence, self.doubts = find_evidence(changes, selection.events, columns_of)
             self.selection = selection = replace(selection, evidence=evidence)
         return with_segments(changes, selection.events, selection.evidence)
 

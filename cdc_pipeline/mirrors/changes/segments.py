@@ -7,7 +7,7 @@ A row with a TSO lies after a statement with a lower TSO. At the statement's own
 - Between partitions `at` decides, then the offset within one partition. Between two topics of one batch of Canal nothing
   decides: with `canal.mq.dynamicTopic` a thread per topic builds the messages (canal-facts 49).
 
-If the position does not decide, the columns and types of the row may (`segment_evidence`). Otherwise the table gets a gap
+If the position does not decide, the columns of the row may (`segment_evidence`). Otherwise the table gets a gap
 (`UnknownOrder`).
 """
 
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-    from cdc_pipeline.dialects.message_types import MessageTypes
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 
-    TypesOf = Callable[[Mapping[BatchPosition, str]], Mapping[BatchPosition, MessageTypes]]
-    """Position of a message → its dialect, to the column types that the message names."""
+    ColumnsOf = Callable[[TableName], frozenset[str] | None]
+    """Table → its columns in lower case (`segment_evidence.NO_TABLE`: there is none); None if they are unknown."""
 
 _TABLE = ("database", "table")
 _BOUND = (
@@ -114,11 +113,11 @@ def with_segments(changes: DataFrame, events: Iterable[DdlEvent], evidence: Evid
 
 
 def find_evidence(
-    changes: DataFrame, events: Sequence[DdlEvent], known: Callable[[TableName], bool], types_of: TypesOf
+    changes: DataFrame, events: Sequence[DdlEvent], columns_of: ColumnsOf
 ) -> tuple[Evidence, tuple[UnknownOrder, ...]]:
-    """Collects the rows whose position leaves their segment open, and decides by their columns and types.
+    """Collects the rows whose position leaves their segment open, and decides by their columns.
 
-    `known`: whether a table existed before these statements. Without TSOs it reads `changes`, which should be cached.
+    `columns_of` returns those of a table before these statements. Without TSOs it reads `changes`, which should be cached.
     """
     if all(event.exact_ts for event in events):
         return NO_EVIDENCE, ()
@@ -127,30 +126,25 @@ def find_evidence(
     rows = (
         _with_segment_range(changes, tables)
         .where("high > low")
-        .groupBy(*_TABLE, "low", "high", *BATCH_POSITION, "dialect", image.alias("columns"))
+        .groupBy(*_TABLE, "low", "high", *BATCH_POSITION, image.alias("columns"))
         .count()
         .collect()
     )
-    return _decide(rows, tables, known, types_of) if rows else (NO_EVIDENCE, ())
+    return _decide(rows, tables, columns_of) if rows else (NO_EVIDENCE, ())
 
 
 def _decide(
-    rows: list[Row],
-    tables: Mapping[tuple[str, ...], list[DdlEvent]],
-    known: Callable[[TableName], bool],
-    types_of: TypesOf,
+    rows: list[Row], tables: Mapping[tuple[str, ...], list[DdlEvent]], columns_of: ColumnsOf
 ) -> tuple[Evidence, tuple[UnknownOrder, ...]]:
-    types = types_of({_message(row): row["dialect"] for row in rows})
     finders = {
-        name: SegmentFinder(TableName(*name), tables[name], known=known(TableName(*name)))
+        name: SegmentFinder(TableName(*name), tables[name], columns_of(TableName(*name)))
         for name in {(row["database"], row["table"]) for row in rows}
     }
     segments: dict[tuple[BatchPosition, int], int] = {}
     doubtful: dict[tuple[tuple[str, str], int], list[tuple[BatchPosition, int]]] = defaultdict(list)
     for row in rows:
         name, message = (row["database"], row["table"]), _message(row)
-        named = types[message].mysql_types if message in types else {}
-        segment, doubt = finders[name].locate(row["low"], row["high"], row["columns"], named)
+        segment, doubt = finders[name].locate(row["low"], row["high"], row["columns"])
         segments[message, row["low"]] = segment
         if doubt is not None:
             doubtful[name, doubt].append((message, row["count"]))

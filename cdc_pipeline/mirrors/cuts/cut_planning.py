@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.claims import read_claims
-from cdc_pipeline.dialects.message_types import read_message_types
 from cdc_pipeline.dialects.releases import read_raw_batches
 from cdc_pipeline.lake.tables.batches import read_change_span
 from cdc_pipeline.lake.tables.ddl_history import may_have_statements
@@ -16,6 +15,7 @@ from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
 from cdc_pipeline.mirrors.changes.late_changes import NO_LATE_CHANGES, late_changes
 from cdc_pipeline.mirrors.changes.row_groups import contradiction_gaps, row_groups, with_types
+from cdc_pipeline.mirrors.changes.segment_evidence import NO_TABLE
 from cdc_pipeline.mirrors.changes.statement_copies import statement_deliveries
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
@@ -30,11 +30,10 @@ from cdc_pipeline.mirrors.planning.planner import Permissions, Planner, plan_tab
 from cdc_pipeline.mirrors.settings.column_rules import soft_delete_problems, unknown_masked_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame
 
-    from cdc_pipeline.dialects.message_types import MessageTypes
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.changes.late_changes import LateChanges
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mysql.model.table import TableName
-    from cdc_pipeline.positions import BatchPosition
 
     _PlanResult = tuple[CutPlan, PlanDraft, tuple[str, ...]]
     """A plan, its draft, and one sentence for each effect of a changed selection."""
@@ -84,9 +82,8 @@ class CutPlanner:
         ddl, sources = streams.route_statements(ddl)
         late = late_changes(window, streams.log) if self._may_be_late() else NO_LATE_CHANGES
         selection = RowSelection(ddl.to_apply)
-        lookup = _LakeLookup(self)
         inside = self.settings.selection.selected(window.read_changes(self.lake))
-        rows = CutRows(window, selection, streams.log, inside, self._table, lookup=lookup)
+        rows = CutRows(window, selection, streams.log, inside, self._table, columns_of=self._columns_of)
         try:
             plan, _, changes = self._plan_steps(streams, ddl, late, rows)
         except BaseException:
@@ -137,6 +134,10 @@ class CutPlanner:
         keys = self.settings.keys
         without = {name for name, state in states.items() if state is not None and not key_columns(state, keys)}
         return without | (altered & states.keys())
+
+    def _columns_of(self, name: TableName) -> frozenset[str] | None:
+        state = self.inputs.mirror(name)
+        return NO_TABLE if state is None else frozenset(column.lower() for column in state.schema.column_names) or None
 
     def _may_be_late(self) -> bool:
         """Whether a new row change may lie before the end of the cut before."""
@@ -189,19 +190,6 @@ class CutPlanner:
             self.report(f"soft_delete: {name} does not keep deleted rows: {reason}")
         for line in computed_problems(self.lake.spark, plan.steps):
             self.report(line)
-
-
-@dataclass(frozen=True)
-class _LakeLookup:
-    """The SegmentLookup that reads the lake."""
-
-    planner: CutPlanner
-
-    def is_known(self, name: TableName) -> bool:
-        return self.planner.inputs.mirror(name) is not None
-
-    def types_of(self, places: Mapping[BatchPosition, str]) -> Mapping[BatchPosition, MessageTypes]:
-        return read_message_types(self.planner.raw, places, self.planner.claims)
 
 
 def row_sets(plan: CutPlan, settings: CutSettings) -> Iterable[RowSet]:
