@@ -9,7 +9,7 @@ import pytest
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.tables.ddl_history import HELD
-from cdc_pipeline.mirrors.model.steps import DeleteRows
+from cdc_pipeline.mirrors.model.steps import DeleteRows, RenameMirror
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Permissions, Planner
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy, HeldTable
@@ -94,6 +94,22 @@ def test_statements_that_keep_the_rows_of_a_held_table_wait_too() -> None:
     assert not [step for step in plan.steps if isinstance(step, DeleteRows)]
     assert draft.state(_OTHER) is None
     assert {held.name for held in plan.held} == {_T, _OTHER}
+
+
+@pytest.mark.parametrize(
+    ("statement", "tables"),
+    [
+        ("RENAME TABLE other TO x, t TO other, x TO t", "other t x"),
+        ("FLASHBACK TABLE t TO u", "t u"),
+        ("ALTER TABLE other EXCHANGE PARTITION p WITH TABLE t", "other t"),
+        ("DROP TABLE other, t", "t"),
+    ],
+)
+def test_statements_that_wait_with_a_held_table(statement: str, tables: str) -> None:
+    plan, _ = _planned("CREATE TABLE t (id INT)", "CREATE TABLE other (id INT)", "DROP TABLE t", statement, hold="db.t")
+    assert {name.table for name in (held.name for held in plan.held)} == set(tables.split())
+    assert list(plan.outcomes.values())[-1].status == HELD
+    assert not [step for step in plan.steps if isinstance(step, RenameMirror)]
 
 
 def test_a_table_that_a_held_one_is_made_like_does_not_wait() -> None:
