@@ -18,6 +18,7 @@ COLUMN_TEXTS = {
     "database": "Upstream database",
     "table": "Upstream table",
     "commit_ts": "Orders the changes: a TSO of TiDB if exact_ts, else es << 18, or sequenceId of DataWorks",
+    "at": "The position on the clock of the stream: commit_ts, or when Canal or DataWorks built the message (ms << 18)",
     "exact_ts": "Whether commit_ts is a TSO of TiDB",
     "es": "Time of the change upstream, in ms since 1970",
     "ts": "Time at which the encoder wrote the message, in ms since 1970",

@@ -40,7 +40,7 @@ def test_changes_that_wait_for_a_watermark_or_the_next_run() -> None:
         (StreamProgress(2, True, 6 << 18, "t/0", ()), True),
         (StreamProgress(2, True, 5 << 18, "t/0", ()), False),
         (StreamProgress(2, True, None, None, ("t/1",)), False),
-        (StreamProgress(2, False, None, None, ()), True),
+        (StreamProgress(2, False, None, None, (), ends={"t": 7}), True),
         (StreamProgress(1, False, None, None, ()), False),
     ],
 )
