@@ -26,7 +26,7 @@ from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError, Trans
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.folders import folder
 from cdc_pipeline_tests.support.lakes.stories import create, put, update
-from cdc_pipeline_tests.support.messages import Topic, tso, watermark
+from cdc_pipeline_tests.support.messages import Topic, tso, watermark, watermark_tso
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +97,7 @@ def test_status_as_text_json_and_metrics(filled: _Filled, tmp_path: Path) -> Non
     assert text.startswith(f"pipeline orders: cut 1, resolved TSO {tso(9)} (")
     assert "dead letters: 1 of rule " in text
     found = json.loads(_invoke("status", *filled.lake, "--name", "orders", "--json"))
-    assert (found["cut"], found["resolved_tso"], found["pending_changes"]) == (1, tso(9), 0)
+    assert (found["cut"], found["resolved_tso"], found["pending_changes"]) == (1, watermark_tso(9), 0)
     (mirror,) = found["mirrors"]
     assert (mirror["table"], mirror["rows"], mirror["columns"]) == ("db.t", 1, 2)
     file = tmp_path / "cdc.prom"

@@ -16,7 +16,7 @@ from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline_tests.support.dialect_cases import changed, raw
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
-from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, ddl, row, tso, watermark
+from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, ddl, row, tso, watermark, watermark_tso
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,11 +99,11 @@ def test_cuts_go_on_by_the_other_watermarks(spark: SparkSession, paths: LakePath
     topic.send(row("INSERT", "t", 3, {"id": "1"}, key=["id"])).send(watermark(4))
     topic.write(tmp_path / "captures", "1.jsonl")
     report = ingest(spark, paths, tmp_path / "captures")
-    assert report.resolved_tso == tso(4)
+    assert report.resolved_tso == watermark_tso(4)
     topic.send(row("INSERT", "t", 5, {"id": "2"}, key=["id"])).send(watermark(6))
     topic.write(tmp_path / "captures", "2.jsonl")
     report = ingest(spark, paths, tmp_path / "captures", run_id="2")
-    assert (report.resolved_tso, [entry.rows for entry in report.mirrors]) == (tso(6), [2])
+    assert (report.resolved_tso, [entry.rows for entry in report.mirrors]) == (watermark_tso(6), [2])
     assert report.totals.late == 0
     letters = spark.read.format("delta").load(paths.table("dead_letters")).collect()
     assert [letter["rule"] for letter in letters] == ["watermark_is_not_ahead"]
@@ -122,10 +122,10 @@ def _stream(folder: Path) -> Topic:
 
 def test_a_watermark_of_2100_in_a_record_of_2100(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:
     topic = _stream(tmp_path / "captures")
-    assert ingest(spark, paths, tmp_path / "captures").resolved_tso == tso(3)
+    assert ingest(spark, paths, tmp_path / "captures").resolved_tso == watermark_tso(3)
     topic.write(tmp_path / "captures", "2.jsonl")
     report = ingest(spark, paths, tmp_path / "captures")
-    assert (report.resolved_tso, [entry.rows for entry in report.mirrors]) == (tso(6), [2])
+    assert (report.resolved_tso, [entry.rows for entry in report.mirrors]) == (watermark_tso(6), [2])
     (letter,) = spark.read.format("delta").load(paths.table("dead_letters")).collect()
     assert letter["rule"] == "watermark_is_not_ahead"
     assert "which is 2100-01-01 00:00:00 UTC, sent or read at 20" in letter["reason"]
@@ -143,4 +143,4 @@ def test_a_lake_with_a_cut_of_2100_goes_on_after_a_rebuild(
     topic.send(row("INSERT", "t", 7, {"id": "3"}, key=["id"])).send(watermark(8))
     topic.write(tmp_path / "captures", "3.jsonl")
     report = ingest(spark, paths, tmp_path / "captures")
-    assert (report.resolved_tso, [entry.rows for entry in report.mirrors]) == (tso(8), [3])
+    assert (report.resolved_tso, [entry.rows for entry in report.mirrors]) == (watermark_tso(8), [3])

@@ -16,7 +16,7 @@ from dagster import DagsterInstance, DagsterRunStatus
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes.story_lake import FIRST, StoryLake, as_a_new_process
-from cdc_pipeline_tests.support.messages import tso
+from cdc_pipeline_tests.support.messages import watermark_tso
 from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED, write_defaults
 
 pytestmark = pytest.mark.jvm
@@ -80,7 +80,7 @@ def _cancel_after(lake: StoryLake, home: Path, job: str, table: str) -> None:
 def _assert_resumes(lake: StoryLake) -> None:
     """The lake is at the first cut. The next run makes it right."""
     as_a_new_process(lake.spark)
-    assert published_cut(Lake(lake.spark, lake.paths)).resolved_tso == tso(FIRST)
+    assert published_cut(Lake(lake.spark, lake.paths)).resolved_tso == watermark_tso(FIRST)
     lake.run()
     lake.assert_right()
 

@@ -23,7 +23,7 @@ from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.story_lake import FIRST, StoryLake, as_a_new_process
-from cdc_pipeline_tests.support.messages import tso
+from cdc_pipeline_tests.support.messages import tso, watermark_tso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,5 +118,5 @@ def test_a_clock_that_jumps_back(spark: SparkSession, lake: StoryLake) -> None:
     lake.assert_right()
     Maintenance(("*",), compact=True, vacuum=True, keep_hours=168).run(Lake(spark, lake.paths), lambda line: None)
     lake.assert_right()
-    cut = read_cut(spark, lake.paths.root, "shop", tso(FIRST))
+    cut = read_cut(spark, lake.paths.root, "shop", watermark_tso(FIRST))
     assert cut[TableName("db", "s1")].collect()[0]["v"] == "one"

@@ -13,7 +13,7 @@ from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes.story_lake import FIRST, StoryLake, as_a_new_process
-from cdc_pipeline_tests.support.messages import tso
+from cdc_pipeline_tests.support.messages import watermark_tso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ def survived_full_disks(lake: StoryLake, disk: Path, free: int) -> int:
         fault = to_lake_error(error)
         assert isinstance(fault, TransientError), error
         assert "the disk is full" in str(fault)
-        assert published_cut(Lake(lake.spark, lake.paths)).resolved_tso == tso(FIRST)
+        assert published_cut(Lake(lake.spark, lake.paths)).resolved_tso == watermark_tso(FIRST)
         as_a_new_process(lake.spark)
     raise AssertionError("no run got through")
 

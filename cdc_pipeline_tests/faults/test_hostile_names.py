@@ -18,7 +18,7 @@ from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
-from cdc_pipeline_tests.support.messages import Topic, ddl, row, tso, watermark
+from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark, watermark_tso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,5 +197,5 @@ def test_a_table_of_a_thousand_columns(
     assert {len(found) for found in rows.values()} == {1005}
     assert (rows[0]["column_7"], rows[1]["last"], rows[2]["last"]) == ("column_7 of 0", "new", "column_999 of 2")
     (entry,) = published_entries(published_cut(Lake(spark, paths)), paths)
-    assert published_cut(Lake(spark, paths)).resolved_tso == tso(20)
+    assert published_cut(Lake(spark, paths)).resolved_tso == watermark_tso(20)
     assert entry.rows == 3

@@ -39,7 +39,14 @@ def _event(place: int, message: Message) -> DdlEvent:
     """The event of a message, sent at `place`."""
     body = message.body
     row = {**body, "kind": "ddl", "dialect": "canal" if "gtid" in body else "ticdc", "topic": "t", "partition": 0}
-    times = {"commit_ts": place << 18, "exact_ts": False, "message_id": 1, "ts": place, "at": place << 18, "offset": place}
+    times = {
+        "commit_ts": place << 18,
+        "exact_ts": False,
+        "message_id": 1,
+        "ts": place,
+        "at": place << 18,
+        "offset": place,
+    }
     return ddl_event({**row, **times})  # type: ignore[arg-type]
 
 

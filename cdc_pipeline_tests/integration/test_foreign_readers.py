@@ -26,7 +26,7 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.merge import apply_rows
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
-from cdc_pipeline_tests.support.messages import Topic, ddl, row, tso, watermark
+from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark, watermark_tso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ class ForeignLake:
             ingest(spark, self.paths, folder / "captures")
         assert all('"deletionVector":{' in self._log(table) for table in TABLES)
         cuts = spark.read.format("delta").load(self.paths.table("consistent_cuts")).orderBy("cut_id").collect()
-        assert [cut["resolved_tso"] for cut in cuts] == [tso(10), tso(20)]
+        assert [cut["resolved_tso"] for cut in cuts] == [watermark_tso(10), watermark_tso(20)]
         self.versions = [{mirror["table"]: mirror["version"] for mirror in cut["mirrors"]} for cut in cuts]
 
     def _log(self, table: str) -> str:

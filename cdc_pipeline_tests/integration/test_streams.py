@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import KEYED, TYPES, create, put, update
-from cdc_pipeline_tests.support.messages import Topic, ddl, row, tso, watermark
+from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark, watermark_tso
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_mirrors_stop_at_the_slowest_partition(spark: SparkSession, paths: LakeP
 
     topic.send(watermark(11), 2).write(folder, "2.jsonl")
     report = ingest(spark, paths, folder)
-    assert (report.cut_id, report.resolved_tso, report.streams.held_by) == (1, tso(10), "t/0")
+    assert (report.cut_id, report.resolved_tso, report.streams.held_by) == (1, watermark_tso(10), "t/0")
     assert rows(spark, paths, "t") == [(1, "a"), (2, "b")]
 
     # the changefeed restarts from an earlier checkpoint: rows are redelivered, watermarks regress
@@ -44,7 +44,7 @@ def test_mirrors_stop_at_the_slowest_partition(spark: SparkSession, paths: LakeP
         topic.send(watermark(30), partition)
     topic.send(*put("t", 3, "2", "b", 2)).write(folder, "4.jsonl")
     report = ingest(spark, paths, folder)
-    assert (report.cut_id, report.resolved_tso, report.totals.late, report.breaches) == (2, tso(30), 2, ())
+    assert (report.cut_id, report.resolved_tso, report.totals.late, report.breaches) == (2, watermark_tso(30), 2, ())
     assert rows(spark, paths, "t") == [(1, "c"), (2, "b")]
 
     # a partition is added: its records wait until it has a watermark, and the report shows it

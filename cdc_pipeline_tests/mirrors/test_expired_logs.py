@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.story_lake import as_a_new_process
-from cdc_pipeline_tests.support.messages import Topic, row, tso, watermark
+from cdc_pipeline_tests.support.messages import Topic, row, watermark, watermark_tso
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +53,6 @@ def test_a_pipeline_goes_on_without_its_first_commits(spark: SparkSession, paths
         as_a_new_process(spark)
     left = {log.parent.name for log in _logs(paths) if not (log / f"{0:020d}.json").exists()}
     assert {"batches", "change_log", "consistent_cuts", "raw_topic_snapshot", "watermarks", "t"} <= left
-    assert published_cut(Lake(spark, paths)).resolved_tso == tso(42)
+    assert published_cut(Lake(spark, paths)).resolved_tso == watermark_tso(42)
     assert [found["id"] for found in read_cut(spark, paths.root, "shop")["db.t"].collect()] == [4]
     assert lake_balance(Lake(spark, paths)).is_balanced

@@ -19,7 +19,7 @@ from cdc_pipeline.mirrors.settings.selection import SELECTION_JSON, Route, Table
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.selected import Ingested, Message
 from cdc_pipeline_tests.support.lakes.stories import ID_V, KEYED, TYPES, Table, change, create, put, update, wide
-from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row, tso
+from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row, watermark_tso
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +122,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
     assert lake_balance(Lake(spark, ingested.paths)).is_balanced
 
     # a reader of the first cut sees the tables that it selected
-    cut = read_cut(spark, ingested.paths.root, "p", tso(10))
+    cut = read_cut(spark, ingested.paths.root, "p", watermark_tso(10))
     assert {"db.stays", "db.eu_orders"} <= {str(name) for name in cut}
 
     report = ingested.send(

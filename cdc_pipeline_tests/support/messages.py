@@ -83,7 +83,12 @@ def ddl(
     return json.dumps(message, ensure_ascii=False)
 
 
-def watermark(step: int) -> str:
+def watermark_tso(step: int) -> int:
+    """Above all changes of this step: those at exactly a watermark may follow it."""
+    return tso(step) + 1
+
+
+def watermark(step: int, watermark_ts: int | None = None) -> str:
     message = {
         "id": 0,
         "database": "",
@@ -98,7 +103,7 @@ def watermark(step: int) -> str:
         "mysqlType": None,
         "data": None,
         "old": None,
-        "_tidb": {"watermarkTs": tso(step)},
+        "_tidb": {"watermarkTs": watermark_tso(step) if watermark_ts is None else watermark_ts},
     }
     return json.dumps(message)
 

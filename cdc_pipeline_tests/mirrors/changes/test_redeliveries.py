@@ -20,7 +20,7 @@ from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.kills import Killed, Killer, ingested_with_kills
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
-from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, dataworks, ddl, row, watermark
+from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, dataworks, ddl, row, tso, watermark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,6 +109,9 @@ def _dataworks(op: str, table: str, sequence: str, key: int) -> tuple[str, int]:
 def _watermark(step: int) -> tuple[str, int]:
     return watermark(step), 0
 
+
+_EXACT_10 = watermark(10, tso(10)), 0
+"""A watermark with the TSO of changes."""
 
 # With TSOs and watermarks. All tables of a lake share its slices; the watermarks 10, 20 and 40 end them.
 EXACT = {
@@ -339,7 +342,7 @@ EXACT = {
     ),
     "new_rows_with_the_tso_of_the_watermark_after_it": Case(
         [
-            [_add("x", 5, "1"), _add("x", 10, "2"), _watermark(10)],
+            [_add("x", 5, "1"), _add("x", 10, "2"), _EXACT_10],
             # a copy of the row that was applied, and a new row twice
             [_add("x", 10, "2", ts=900), _add("x", 10, "3", ts=901), _add("x", 10, "3", ts=902), _watermark(20)],
             [_add("x", 10, "3", ts=2900), _add("x", 20, "4"), _watermark(40)],
@@ -350,16 +353,17 @@ EXACT = {
     ),
     "a_resent_delete_with_the_tso_of_the_watermark_has_no_effect": Case(
         [
-            [_add("x", 5, "1"), _delete("x", 10, "1"), _add("x", 10, "1"), _watermark(10)],
+            [_add("x", 5, "1"), _delete("x", 10, "1"), _add("x", 10, "1"), _EXACT_10],
             [_delete("x", 10, "1"), _watermark(20)],
             [_watermark(40)],
         ],
         [[(1, "a")]] * 3,
         create=_KEYED,
+        duplicates=1,
     ),
     "statements_with_the_tso_of_the_watermark_before_and_after_it": Case(
         [
-            [_add("x", 5, "1"), (ddl("ALTER TABLE x RENAME COLUMN v TO w", 10, table="x"), 0), _watermark(10)],
+            [_add("x", 5, "1"), (ddl("ALTER TABLE x RENAME COLUMN v TO w", 10, table="x"), 0), _EXACT_10],
             [(ddl("ALTER TABLE x RENAME COLUMN w TO v", 10, table="x"), 0), _add("x", 15, "2"), _watermark(20)],
             # both again: they are applied already
             [

@@ -35,7 +35,7 @@ from cdc_pipeline.sources.raw_batches import batch_note
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.seen import Rows, seen
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, update, wide
-from cdc_pipeline_tests.support.messages import Topic, tso, watermark
+from cdc_pipeline_tests.support.messages import Topic, tso, watermark, watermark_tso
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,7 +88,9 @@ class Stream:
         return ingest(self.spark, self.paths, self.folder / "captures")
 
     def read(self, step: int | None = None) -> Rows:
-        return seen(cdc_pipeline.read_cut(self.spark, self.paths.root, "shop", None if step is None else tso(step)))
+        return seen(
+            cdc_pipeline.read_cut(self.spark, self.paths.root, "shop", None if step is None else watermark_tso(step))
+        )
 
     def rebuilt(self) -> RebuildReport:
         maker = CutMaker(Lake(self.spark, self.paths), "rebuild", "UTC", 2, lambda line: None)
@@ -112,14 +114,14 @@ def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Str
 def test_the_newest_cut_at_or_below_a_tso(stream: Stream, spark: SparkSession, step: int, shown: int) -> None:
     """With tables that were renamed or dropped later. The lake is only read."""
     before = sorted(Path(stream.paths.home).rglob("*"))
-    tables = cdc_pipeline.read_cut(spark, stream.paths.root, "shop", tso(step))
-    assert (tables.resolved_tso, seen(tables)) == (tso(shown), TRUTH[shown])
+    tables = cdc_pipeline.read_cut(spark, stream.paths.root, "shop", watermark_tso(step))
+    assert (tables.resolved_tso, seen(tables)) == (watermark_tso(shown), TRUTH[shown])
     assert sorted(Path(stream.paths.home).rglob("*")) == before
 
 
 def test_the_newest_cut(stream: Stream, spark: SparkSession) -> None:
     tables = cdc_pipeline.read_cut(spark, Path(stream.paths.root), "shop")
-    assert (tables.cut_id, tables.resolved_tso) == (2, tso(30))
+    assert (tables.cut_id, tables.resolved_tso) == (2, watermark_tso(30))
     assert list(map(str, tables)) == ["db.bag", "db.new", "db.t"]
     assert tables["db.t"].count() == tables["db", "t"].count() == tables[TableName("db", "t")].count() == 3
     assert "db.gone" not in tables
@@ -128,7 +130,7 @@ def test_the_newest_cut(stream: Stream, spark: SparkSession) -> None:
 
 def test_unreadable_tsos_and_pipelines_are_reported(stream: Stream, spark: SparkSession) -> None:
     with pytest.raises(LakeError, match=f"no cut is at or below the TSO {tso(5)}: it is before the first cut"):
-        cdc_pipeline.read_cut(spark, stream.paths.root, "shop", tso(5))
+        cdc_pipeline.read_cut(spark, stream.paths.root, "shop", watermark_tso(5))
     with pytest.raises(LakeError, match="no pipeline 'other'"):
         cdc_pipeline.read_cut(spark, stream.paths.root, "other")
 
@@ -199,8 +201,8 @@ def test_cuts_before_the_oldest_version_of_a_log(stream: Stream, spark: SparkSes
     assert not Path(table, "_delta_log", f"{0:020}.json").exists()
     assert readable_version(spark, table, _version_at(lake, 10)) is None
     with pytest.raises(LakeError, match=r"^db\.t: the version of cut 1 can no longer be read, .*: read a newer cut"):
-        cdc_pipeline.read_cut(spark, lake.paths.root, "shop", tso(10))
-    assert seen(cdc_pipeline.read_cut(spark, lake.paths.root, "shop", tso(30))) == TRUTH[30]
+        cdc_pipeline.read_cut(spark, lake.paths.root, "shop", watermark_tso(10))
+    assert seen(cdc_pipeline.read_cut(spark, lake.paths.root, "shop", watermark_tso(30))) == TRUTH[30]
 
 
 def test_versions_older_than_a_week(stream: Stream, spark: SparkSession, tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ def test_versions_older_than_a_week(stream: Stream, spark: SparkSession, tmp_pat
     replacement = Path(table, "_delta_log", f"{before + 1:020}.json")
     os.utime(replacement)
     assert readable_version(spark, table, before) == before
-    assert seen(cdc_pipeline.read_cut(spark, lake.paths.root, "shop", tso(10))) == TRUTH[10]
+    assert seen(cdc_pipeline.read_cut(spark, lake.paths.root, "shop", watermark_tso(10))) == TRUTH[10]
 
 
 def test_a_quiet_lake_that_is_maintained_each_night(stream: Stream, spark: SparkSession, tmp_path: Path) -> None:
@@ -227,7 +229,7 @@ def test_a_quiet_lake_that_is_maintained_each_night(stream: Stream, spark: Spark
     assert compacted[0] == compacted[1]
     assert readable_version(spark, table, published) == compacted[0].version
     for step in (None, 30):
-        tables = cdc_pipeline.read_cut(spark, lake.paths.root, "shop", None if step is None else tso(step))
+        tables = cdc_pipeline.read_cut(spark, lake.paths.root, "shop", None if step is None else watermark_tso(step))
         assert seen(tables) == TRUTH[30]
     maker = CutMaker(lake, "rebuild", "UTC", 2, lambda line: None)
     assert Rebuilder(maker, "auto").rebuild().cut_id is None

@@ -25,7 +25,7 @@ from cdc_pipeline_tests.support.lakes.runs import environment
 from cdc_pipeline_tests.support.lakes.stories import change, create, put, update
 from cdc_pipeline_tests.support.lakes.story_lake import as_a_new_process
 from cdc_pipeline_tests.support.lakes.stream import Stream
-from cdc_pipeline_tests.support.messages import tso
+from cdc_pipeline_tests.support.messages import watermark_tso
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def _assert_right(stream: Stream) -> None:
     assert stream.rows("t") == [(1, "b"), (2, "c"), (3, "d")]
     assert stream.rows("u") == [(1, "x"), (2, "y")]
     published = published_cut(stream.lake)
-    assert (published.resolved_tso, {name.table for name in published.names}) == (tso(40), {"t", "u"})
+    assert (published.resolved_tso, {name.table for name in published.names}) == (watermark_tso(40), {"t", "u"})
     assert not any(row["gaps"] for row in published.mirrors)
     assert lake_balance(stream.lake).is_balanced
     assert [foreign_commit(stream.lake, f"{stream.paths.home}/{table}") for table in ("change_log", "mirror/db/t")] == [

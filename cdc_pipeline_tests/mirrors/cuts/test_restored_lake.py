@@ -30,7 +30,7 @@ from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import change, create, put, update
 from cdc_pipeline_tests.support.lakes.stream import Stream
-from cdc_pipeline_tests.support.messages import Topic, tso, watermark
+from cdc_pipeline_tests.support.messages import Topic, watermark, watermark_tso
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +87,7 @@ def _assert_continues(stream: Stream) -> None:
     stream.write_slice(30, put("t", 22, "3", "d"), put("u", 23, "1", "x"))
     stream.run()
     assert (stream.rows("t"), stream.rows("u")) == ([*_AFTER, (3, "d")], [(1, "x")])
-    assert published_cut(stream.lake).resolved_tso == tso(30)
+    assert published_cut(stream.lake).resolved_tso == watermark_tso(30)
     assert lake_balance(stream.lake).is_balanced
 
 
@@ -202,9 +202,9 @@ def test_a_copy_continues(spark: SparkSession, tmp_path: Path) -> None:
     assert _rows(spark, paths) == _AFTER
 
     # a copy from after the first cut, at another path: later records are taken in again
-    assert (_rows(spark, copy), published_cut(Lake(spark, copy)).resolved_tso) == ([(1, "a")], tso(10))
+    assert (_rows(spark, copy), published_cut(Lake(spark, copy)).resolved_tso) == ([(1, "a")], watermark_tso(10))
     ingest(spark, copy, captures)
-    assert (_rows(spark, copy), published_cut(Lake(spark, copy)).resolved_tso) == (_AFTER, tso(20))
+    assert (_rows(spark, copy), published_cut(Lake(spark, copy)).resolved_tso) == (_AFTER, watermark_tso(20))
 
 
 def _rows(spark: SparkSession, paths: LakePaths) -> list[tuple[int, str]]:

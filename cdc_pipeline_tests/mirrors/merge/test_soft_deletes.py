@@ -24,7 +24,7 @@ from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import KEYED, KEYLESS, TYPES, change, create, delete, put, update, wide
 from cdc_pipeline_tests.support.masks import SALT, hashed
-from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, row, tso, watermark
+from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, row, tso, watermark, watermark_tso
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -212,12 +212,12 @@ def test_what_is_counted_and_checked_is_what_upstream_has(ingested: Ingested, sp
 
 
 def test_read_cut_gives_what_upstream_had(ingested: Ingested, spark: SparkSession) -> None:
-    tables = cdc_pipeline.read_cut(spark, ingested.paths.root, "shop", tso(20))
+    tables = cdc_pipeline.read_cut(spark, ingested.paths.root, "shop", watermark_tso(20))
     for table, rows in ROWS.items():
         found = tables["db", table].drop(*METADATA_COLUMNS).collect()
         soft = table not in ("o", "bag")
         assert sorted(map(tuple, found)) == [cells[:-1] if soft else cells for cells in rows if cells[-1] is not True]
-    before = cdc_pipeline.read_cut(spark, ingested.paths.root, "shop", tso(10))
+    before = cdc_pipeline.read_cut(spark, ingested.paths.root, "shop", watermark_tso(10))
     assert sorted(map(tuple, before["db.o"].drop(*METADATA_COLUMNS).collect())) == [(1, "a"), (4, "d")]
 
 

@@ -18,7 +18,7 @@ from cdc_pipeline_tests.support.lakes.ingested_stories import PARTITIONS, assert
 from cdc_pipeline_tests.support.lakes.kills import SHORT
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import STORIES
-from cdc_pipeline_tests.support.messages import Topic, tso, watermark
+from cdc_pipeline_tests.support.messages import Topic, tso, watermark, watermark_tso
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ class StoryLake:
         for name in SHORT:
             assert_ingested(self.spark, self.paths, STORIES[name])
         assert self.spark.read.format("delta").load(self.paths.table("raw_topic_snapshot")).count() == self.sent
-        assert published_cut(Lake(self.spark, self.paths)).resolved_tso == tso(LAST)
+        assert published_cut(Lake(self.spark, self.paths)).resolved_tso == watermark_tso(LAST)
         assert lake_balance(Lake(self.spark, self.paths)).is_balanced
 
 
