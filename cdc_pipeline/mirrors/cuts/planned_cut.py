@@ -46,8 +46,3 @@ class PlannedCut:
     def outcomes(self) -> dict[Position, DdlOutcome]:
         """The outcome of each statement of the cut."""
         return {**self.decided, **self.plan.outcomes}
-
-    @property
-    def positions(self) -> tuple[Position, ...]:
-        """The positions of `rows.events`."""
-        return tuple(event.position for event in self.row_selection.events)
