@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.rules import NOT_NULL, Rule, model_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, Row
 
@@ -44,22 +44,11 @@ class Breach:
     """What the first example has instead; None if the rule does not describe it."""
 
 
-def find_failed_rules(
-    frame: DataFrame, model: type[pa.DataFrameModel[Any]], only: Collection[str] | None = None
-) -> tuple[str, ...]:
-    """Sorted names (as in `contracts.rules`) of the rules that the frame breaks, found by Pandera's own checks.
+def failed_rules(frame: DataFrame, schema: Any) -> tuple[str, ...]:
+    """Sorted names (as in `contracts.rules`) of the rules that the frame breaks, found by Pandera's checks of the schema.
 
-    `only`: rules to run. Rules of single fields run if any of them is among these, else only frame rules in `only` run. A
-    field that is missing or has another type is reported as `<field>.type`. Runs one Spark job per check.
+    A field that is missing or has another type is reported as `<field>.type`. Runs one Spark job per check.
     """
-    schema = model.to_schema()
-    if only is None or any("." in name for name in only):
-        return _failed(frame, schema)
-    checks = [check for check in schema.checks if check.name in only]
-    return _failed(frame, pa.DataFrameSchema(columns=_types(schema), checks=checks))
-
-
-def _failed(frame: DataFrame, schema: Any) -> tuple[str, ...]:
     with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
         validated: Any = schema.validate(frame)
     errors = [error for kinds in validated.pandera.errors.values() for listed in kinds.values() for error in listed]
@@ -91,7 +80,7 @@ def find_breaches(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> tupl
 
 def wrong_types(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> tuple[Breach, ...]:
     """The fields that are missing or have other types. Counts the rows only if there are such fields."""
-    names = _failed(frame, _schema_with_answers(model, {}))
+    names = failed_rules(frame, _schema_with_answers(model, {}))
     count = frame.count() if names else 0
     return tuple(Breach(name, "the field has the type of the contract", count, ()) for name in names)
 
@@ -108,7 +97,7 @@ def breaches_of_counts(
     """`find_breaches`, if the fields have their types. `groups`: `rule_counts` of the rows of the frame, in any grouping."""
     rules = model_rules(model)
     counts = {rule.name: sum(group[f"r{index}"] for group in groups) for index, rule in enumerate(rules)}
-    failed = _failed(frame, _schema_with_answers(model, counts))
+    failed = failed_rules(frame, _schema_with_answers(model, counts))
     by_name = {rule.name: rule for rule in rules}
     return tuple(_breach(frame, by_name[name], counts[name]) for name in failed)
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.checks import ContractError, check_text, rule
 from cdc_pipeline.contracts.rules import model_rules
-from cdc_pipeline.contracts.validation import find_failed_rules
+from cdc_pipeline.contracts.validation import failed_rules
 from cdc_pipeline_tests.contracts.cases import frame_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_each_known_check_is_what_pandera_takes_it_for(spark: "SparkSession") ->
     assert len(groups) > 3
     assert sorted(place for places in groups for place in places) == list(range(len(rows)))
     for places in groups:
-        found = find_failed_rules(frame.where(F.col("_case").isin(places)), _AllChecks)
+        found = failed_rules(frame.where(F.col("_case").isin(places)), _AllChecks.to_schema())
         assert set(found) == {name for place in places for name in flagged[place]}
 
 

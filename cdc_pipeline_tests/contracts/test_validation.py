@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.tables import DeadLetter, WatermarkRow
-from cdc_pipeline.contracts.validation import Breach, find_breaches, find_failed_rules
+from cdc_pipeline.contracts.validation import Breach, failed_rules, find_breaches
 from cdc_pipeline_tests.contracts.cases import ES, TSO, frame_of
 
 if TYPE_CHECKING:
@@ -58,6 +58,6 @@ def test_types_that_differ(spark: SparkSession) -> None:
         "partition.type": frame.withColumn("partition", F.col("partition").cast("bigint")),
         "rule.type": frame.drop("rule"),
     }
-    assert {name: find_failed_rules(other, DeadLetter) for name, other in cases.items()} == {
+    assert {name: failed_rules(other, DeadLetter.to_schema()) for name, other in cases.items()} == {
         name: (name,) for name in cases
     }

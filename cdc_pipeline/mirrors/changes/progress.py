@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
+from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.control_tables import newest_version, read_maxima, read_rows
 from cdc_pipeline.lake.delta import committed_version
 from cdc_pipeline.lake.log_files import has_version
@@ -311,6 +312,21 @@ def _held_table(row: Mapping[str, Any]) -> HeldTable:
 
 
 # ---- the next cut
+
+
+class FirstTsosError(LakeError):
+    """The stream has TSOs, and the cuts so far have none: the end of a cut would not be comparable with the one before."""
+
+
+def require_tsos_as_before(lake: Lake, published: PublishedCut, streams: StreamProgress) -> None:
+    """Raises FirstTsosError."""
+    if streams.has_tsos and published.ends:
+        name = lake.paths.pipeline
+        raise FirstTsosError(
+            f"the stream has TSOs now, and the cuts so far have none. Nothing was changed. Run {name}_rebuild without "
+            "`tables`, once each partition has a watermark",
+            pipeline=name,
+        )
 
 
 def next_window(published: PublishedCut, streams: StreamProgress, *, always: bool = False) -> Window | None:

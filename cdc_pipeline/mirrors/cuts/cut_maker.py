@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.folder_moves import finish_moves
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows
@@ -19,6 +18,7 @@ from cdc_pipeline.mirrors.changes.progress import (
     published_cut,
     read_progress,
     require_published,
+    require_tsos_as_before,
     with_ends,
 )
 from cdc_pipeline.mirrors.changes.window import Window
@@ -93,12 +93,7 @@ class CutMaker:
             report = self._resume(begun, published, streams)
             published = published_cut(self.lake)
         require_published(self.lake, published)
-        if streams.has_tsos and published.ends:
-            raise LakeError(
-                "the stream has TSOs now, and the cuts so far have none. Nothing was changed. Run "
-                f"{self.lake.paths.pipeline}_rebuild without `tables`, once each partition has a watermark",
-                pipeline=self.lake.paths.pipeline,
-            )
+        require_tsos_as_before(self.lake, published, streams)
         selection_changed = published.cut_id > 0 and published.selection != self.selection
         if window := next_window(published, streams, always=selection_changed):
             made = self._make_cut(window, published, streams)

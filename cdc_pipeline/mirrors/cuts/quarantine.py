@@ -11,7 +11,6 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
@@ -120,12 +119,6 @@ def steps_to_give_up(lake: Lake, planned: PlannedCut) -> dict[int, Exception]:
     ends = Counter((row["step"], row["error"]) for row in rows if _is_end(row["error"]))
     given_up = (place for place, times in ends.items() if times >= MOST_FAILURES)
     return {step: ProcessEndedError(error.partition(": ")[2]) for step, error in given_up}
-
-
-def recorded_errors(lake: Lake, name: TableName) -> list[str]:
-    """The error messages of the table's failures, oldest first."""
-    rows = read_rows(lake, FAILURES, ("database", "=", name.database), ("table", "=", name.table))
-    return [row["error"] for row in sorted(rows, key=itemgetter("failed_at"))]
 
 
 def without_failed_tables(planned: PlannedCut, failures: Iterable[StepFailure], times: int) -> PlannedCut:

@@ -54,8 +54,6 @@ class RowCounts:
     """The result of an `ApplyRows` step."""
 
     merged: Merged = field(default_factory=Merged)
-    identities: int = 0
-    """Net changes, one per row identity."""
     bad_rows: int = 0
     """Net changes with a value that its type cannot hold; they become dead letters."""
     rejected: int = 0
@@ -165,4 +163,4 @@ class RowMerger:
 
 
 def _counts(found: RowFindings) -> RowCounts:
-    return RowCounts(Merged(), found.identities, found.bad, found.rejected, found.zero_dates)
+    return RowCounts(Merged(), found.bad, found.rejected, found.zero_dates)

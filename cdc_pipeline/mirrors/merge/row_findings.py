@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowFindings:
-    identities: int
-    """Number of rows of `typed_rows`."""
     bad: int
     """Rows with a value that its type cannot hold."""
     rejected: int
@@ -43,7 +41,6 @@ def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
     key_only = F.when(good & ~F.col("deleted"), F.col("key_only_since"))
     unordered = F.when(F.col("order_unknown"), F.struct("_topic", "_partition", "_offset"))
     counts = rows.agg(
-        F.count("*").alias("identities"),
         F.count(F.when(~good, 1)).alias("bad"),
         F.count(F.when(~good & F.col("counts"), 1)).alias("rejected"),
         F.sum(F.when(good, existing)).alias("existing"),
@@ -57,7 +54,6 @@ def row_findings(rows: DataFrame, *, keyless: bool) -> RowFindings:
     ).first()
     assert counts is not None
     return RowFindings(
-        counts["identities"],
         counts["bad"],
         counts["rejected"],
         counts["existing"] or 0,

@@ -149,8 +149,3 @@ def _starts_of_batches(events: Iterable[DdlEvent]) -> dict[Position, int]:
             if len({event.topic for event in batch}) > 1:
                 found |= dict.fromkeys((event.position for event in batch), batch[0].ts or 0)
     return found
-
-
-def creates(event: DdlEvent, name: TableName) -> bool:
-    """Whether the event creates the name, so that all rows of the same millisecond are after it."""
-    return any(name in change.names().added for change in event.changes)

@@ -31,6 +31,7 @@ from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.held_rows import approve, permitted_statements
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
+    FirstTsosError,
     PublishedCut,
     newest_known_cut,
     published_cut,
@@ -154,7 +155,7 @@ class Rebuilder:
             replace(self.maker, quarantine_policy=QuarantinePolicy(1)).advance()
         except Exception as error:
             begun = is_begun(self._lake, published_cut(self._lake))
-            is_ignored = not begun and isinstance(error, (MaskSaltError, RestoredTableError))
+            is_ignored = not begun and isinstance(error, (FirstTsosError, MaskSaltError, RestoredTableError))
             is_lost = affects_all_tables(error) or (not abandon if begun else isinstance(error, LakeError))
             if is_lost and not is_ignored:
                 raise

@@ -42,10 +42,6 @@ class ColumnPosition:
     after: str | None = None
     """The column before it; None means FIRST."""
 
-    @property
-    def first(self) -> bool:
-        return self.after is None
-
 
 # ---- clauses of ALTER TABLE
 

@@ -25,8 +25,6 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
-    StructField,
-    StructType,
     TimestampNTZType,
     TimestampType,
 )
@@ -37,7 +35,7 @@ from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, decimal_text, time
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from cdc_pipeline.mysql.model.table import MySqlType, TableSchema
+    from cdc_pipeline.mysql.model.table import MySqlType
 
 MAX_DECIMAL_DIGITS = 38
 _DEFAULT_DIGITS = 10
@@ -109,11 +107,6 @@ def _decimal(params: tuple[int, ...]) -> DataType:
     precision, scale = params[0] or _DEFAULT_DIGITS, params[1] if len(params) > 1 else 0
     # a type from messages may have invalid numbers
     return DecimalType(precision, scale) if 0 <= scale <= precision <= MAX_DECIMAL_DIGITS else StringType()
-
-
-def row_type(schema: TableSchema) -> StructType:
-    """The upstream columns of a mirror, without metadata columns. All are nullable: Delta's NOT NULL would fail a merge."""
-    return StructType([StructField(column.name, spark_type(column.type)) for column in schema.columns])
 
 
 def parse_value(text: Column, kind: MySqlType, time_zone: str) -> Column:

@@ -102,11 +102,11 @@ class KafkaTopics:
             notes={number: batch.note for number, batch in appended.items() if batch.note},
         )
 
-    def newest_records(self, lake: Lake, run: RunContext, per_partition: int = 10) -> DataFrame | None:
-        """The newest records of each partition, at most this number, as `RECORD`. Writes nothing. None without records."""
+    def newest_records(self, lake: Lake, run: RunContext) -> DataFrame | None:
+        """The ten newest records of each partition as `RECORD`. Writes nothing. None without records."""
         topics = open_broker(self.client).topics(self.selection.topics, self.selection.pattern)
         batch = tuple(
-            PlannedRange(name, name, number, max(found.first, found.end - per_partition), found.end)
+            PlannedRange(name, name, number, max(found.first, found.end - 10), found.end)
             for name, topic in sorted(topics.items())
             for number, found in topic.partitions.items()
             if found.end > found.first

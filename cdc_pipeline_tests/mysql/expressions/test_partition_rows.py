@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, SparkCondition, rows_below, rows_of_partitions
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
-from cdc_pipeline.mysql.types.spark_types import row_type
+from cdc_pipeline.mysql.types.spark_types import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -276,7 +277,8 @@ def _found(
     spark: SparkSession, schema: TableSchema, rows: list[tuple[Any, ...]], conditions: dict[str, SparkCondition]
 ) -> list[set[str]]:
     """Per row the names of the conditions that are true. Asserts that no condition is NULL."""
-    table = spark.createDataFrame(rows, row_type(schema))
+    columns = [StructField(column.name, spark_type(column.type)) for column in schema.columns]
+    table = spark.createDataFrame(rows, StructType(columns))
     flags = [F.expr(condition.sql).alias(name) for name, condition in conditions.items()]
     found = table.select(*flags).collect()
     assert all(value is not None for row in found for value in row)

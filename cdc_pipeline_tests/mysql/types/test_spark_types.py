@@ -7,9 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType
 
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
-from cdc_pipeline.mysql.ddl.parser import parse_ddl
-from cdc_pipeline.mysql.model.schema_changes import CreateTable
-from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date, parse_value, row_type, spark_type
+from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date, parse_value, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -89,13 +87,6 @@ _TYPES = {
 @pytest.mark.parametrize(("text", "wanted"), _TYPES.items())
 def test_spark_type(text: str, wanted: str) -> None:
     assert spark_type(parse_mysql_type(text)).simpleString() == wanted
-
-
-def test_row_type() -> None:
-    (created,) = parse_ddl("CREATE TABLE t (`B` BIGINT UNSIGNED NOT NULL PRIMARY KEY, `a b` DATETIME, c DECIMAL)", "db")
-    assert isinstance(created, CreateTable)
-    found = [(field.name, field.dataType.simpleString(), field.nullable) for field in row_type(created.schema).fields]
-    assert found == [("B", "decimal(20,0)", True), ("a b", "timestamp_ntz", True), ("c", "decimal(10,0)", True)]
 
 
 # ---- values: type → text → the value as Spark prints it. Binary as hex, arrays as JSON
