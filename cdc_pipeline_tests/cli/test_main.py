@@ -26,7 +26,7 @@ from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError, Trans
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.folders import folder
 from cdc_pipeline_tests.support.lakes.stories import create, put, update
-from cdc_pipeline_tests.support.messages import Topic, tso, watermark, watermark_tso
+from cdc_pipeline_tests.support.messages import Topic, watermark, watermark_tso
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +81,7 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> _Fi
     output = _invoke("run", *made.source, "orders")
     assert "batch 1: 6 new records from 1 files" in output
     assert "warning: check no_dead_letters" in output
-    assert f"pipeline orders: cut 1, resolved TSO {tso(9)}" in output
+    assert f"pipeline orders: cut 1, resolved TSO {watermark_tso(9)}" in output
     assert "db.t       1        2" in output
     return made
 
@@ -94,7 +94,7 @@ def test_a_run_without_new_records_says_so(filled: _Filled) -> None:
 
 def test_status_as_text_json_and_metrics(filled: _Filled, tmp_path: Path) -> None:
     text = _invoke("status", *filled.lake)
-    assert text.startswith(f"pipeline orders: cut 1, resolved TSO {tso(9)} (")
+    assert text.startswith(f"pipeline orders: cut 1, resolved TSO {watermark_tso(9)} (")
     assert "dead letters: 1 of rule " in text
     found = json.loads(_invoke("status", *filled.lake, "--name", "orders", "--json"))
     assert (found["cut"], found["resolved_tso"], found["pending_changes"]) == (1, watermark_tso(9), 0)
