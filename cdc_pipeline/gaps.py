@@ -27,6 +27,9 @@ class GapKind(Enum):
     FILLED_BY_QUERY = "rows_of_query"
     """The table was filled by a query (CREATE TABLE … SELECT), or from a table without a mirror."""
 
+    NAMES_DIFFER_IN_CASE = "names_differ_in_case"
+    """Two tables may share the mirror, because their names differ in case only."""
+
     # statements
     DDL_NOT_APPLIED = "ddl_not_applied"
     LATE_DDL = "late_ddl"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.lake.paths import path_segment, subfolders
+from cdc_pipeline.lake.paths import subfolders
 from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -17,7 +18,7 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.schema_changes import TruncateTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -55,14 +56,22 @@ def dropped_tables(
     database: str,
     before_cut: int,
     mirrored: Callable[[DdlEvent], DdlEvent],
+    names: Mapping[TableName, TableName],
 ) -> tuple[DroppedTable, ...]:
-    """The mirrors of a database that earlier cuts dropped or truncated. `mirrored`: event → its effect on mirrors."""
+    """The mirrors of a database, in any case, that earlier cuts dropped or truncated. `mirrored`: event → its effect on
+    mirrors. `names`: key → name of those that exist."""
     dropped, retired = _dropped(lake, database), _retired(lake, database)
-    return (*dropped, *retired, *_truncated(lake, history, database, before_cut, mirrored))
+    return (*dropped, *retired, *_truncated(lake, history, database, before_cut, mirrored, names))
+
+
+def _table_folders(lake: Lake, kind: str, database: str) -> list[str]:
+    databases = subfolders(lake.spark, f"{lake.paths.home}/{kind}")
+    same = [path for path in databases if unquote(path.rsplit("/", 1)[1]).lower() == database.lower()]
+    return [folder for path in same for folder in subfolders(lake.spark, path)]
 
 
 def _retired(lake: Lake, database: str) -> list[DroppedTable]:
-    folders = subfolders(lake.spark, f"{lake.paths.home}/mirror/{path_segment(database)}")
+    folders = _table_folders(lake, "mirror", database)
     tables = filter(None, (table_state(lake.spark, path) for path in folders))
     states = [MirrorState.from_properties(table.properties) for table in tables]
     return [DroppedTable(state, state.retired, "retired") for state in states if state.retired is not None]
@@ -70,7 +79,7 @@ def _retired(lake: Lake, database: str) -> list[DroppedTable]:
 
 def _dropped(lake: Lake, database: str) -> list[DroppedTable]:
     found = []
-    for path in subfolders(lake.spark, f"{lake.paths.home}/dropped/{path_segment(database)}"):
+    for path in _table_folders(lake, "dropped", database):
         require_not_restored(lake, path)
         table = table_state(lake.spark, path)
         mark = path.rsplit("@", 1)[-1]
@@ -85,15 +94,16 @@ def _truncated(
     database: str,
     before_cut: int,
     mirrored: Callable[[DdlEvent], DdlEvent],
+    names: Mapping[TableName, TableName],
 ) -> list[DroppedTable]:
     # `ddl_history` lists the TRUNCATE statements; the rows are in the mirror's own Delta log
     past = history.where((F.col("cut_id") < before_cut) & F.col("sql").rlike("(?i)truncate"))
     found = []
     for event in in_upstream_order(map(mirrored, map(ddl_event, past.collect()))):
         for change in event.changes:
-            if not isinstance(change, TruncateTable) or change.name.database != database:
+            if not isinstance(change, TruncateTable) or change.name.database.lower() != database.lower():
                 continue
-            table = table_state(lake.spark, lake.paths.mirror(change.name))
+            table = table_state(lake.spark, lake.paths.mirror(names.get(change.name, change.name)))
             if table is not None:
                 found.append(DroppedTable(MirrorState.from_properties(table.properties), event.ddl_id, "truncated"))
     return found

@@ -91,7 +91,10 @@ class CutExecution:
             planned = self._quarantine_failed(planned, done)
         with small_query(self.lake.spark, count):
             read = _count_changes(planned, rows)
-        held = tuple(replace(table, rows=table.rows + read.held.get(table.name, 0)) for table in planned.plan.held)
+        held = tuple(
+            replace(table, rows=table.rows + read.held.get(planned.settings.selection.key(table.name), 0))
+            for table in planned.plan.held
+        )
         rejected = sum(result.counts.rejected for result in done.results.values())
         pending, filtered = self._count_other_changes(planned, published)
         totals = CutTotals(
@@ -115,7 +118,6 @@ class CutExecution:
             totals,
             planned.late.breaches,
             held,
-            sources=planned.sources,
             selection_changes=planned.selection_changes,
             statements=reported_statements(planned.row_selection.events, planned.outcomes),
         )

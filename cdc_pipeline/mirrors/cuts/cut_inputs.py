@@ -12,6 +12,8 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.lake.lake import Lake
@@ -28,17 +30,19 @@ class StoredMirrors:
     lake: Lake
     history: DataFrame
     selection: TableSelection
+    names: Mapping[TableName, TableName]
+    """Key → name of the mirrors of the last cut."""
 
-    def mirror(self, name: TableName) -> MirrorState | None:
-        """None if the table has no mirror. Raises RestoredTableError if the mirror was restored (RESTORE)."""
-        path = self.lake.paths.mirror(name)
+    def mirror(self, key: TableName) -> MirrorState | None:
+        """None if there is no mirror of this key. Raises RestoredTableError if the mirror was restored (RESTORE)."""
+        path = self.lake.paths.mirror(self.names.get(key, key))
         require_not_restored(self.lake, path)
         table = table_state(self.lake.spark, path)
         return None if table is None else MirrorState.from_properties(table.properties)
 
     def dropped_tables(self, database: str, cut_id: int) -> tuple[DroppedTable, ...]:
         route_event = IncludedDdl(self.selection).mirrored_event
-        return dropped_tables(self.lake, self.history, database, cut_id, route_event)
+        return dropped_tables(self.lake, self.history, database, cut_id, route_event, self.names)
 
 
 @dataclass
@@ -51,10 +55,11 @@ class CutInputs:
     ended_by_database: dict[str, tuple[DroppedTable, ...]] = field(default_factory=dict)
 
     def mirror(self, name: TableName) -> MirrorState | None:
-        """The mirror after the last cut; None if there was none."""
-        if name not in self.mirrors:
-            self.mirrors[name] = self.stored.mirror(name)
-        return self.mirrors[name]
+        """The mirror of this key or name after the last cut; None if there was none."""
+        key = self.stored.selection.key(name)
+        if key not in self.mirrors:
+            self.mirrors[key] = self.stored.mirror(key)
+        return self.mirrors[key]
 
     def dropped_tables(self, database: str, window: Window) -> tuple[DroppedTable, ...]:
         """The tables of the database that earlier cuts have dropped or truncated."""

@@ -93,7 +93,7 @@ class CutMaker:
             published = published_cut(self.lake)
         # with `up_to` the mirrors are clones, whose versions start at 0
         require_published(self.lake, published, mirrors=up_to is None)
-        inputs = self._inputs()
+        inputs = self._inputs(published)
         resumes = bool(resumed_tables(published.held, inputs.approved))
         selection_changed = published.cut_id > 0 and published.selection != self.selection
         if window := next_window(published, streams, resumes=resumes or selection_changed):
@@ -107,7 +107,7 @@ class CutMaker:
         """Makes the first cut of an empty lake, with all changes up to that TSO and batch."""
         rows = read_progress(self.lake).new_row_changes
         streams = StreamProgress(last_batch, resolved_tso is not None, resolved_tso, None, (), new_row_changes=rows)
-        return self._make_cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs())
+        return self._make_cut(Window(1, None, resolved_tso, 0, last_batch), NO_CUT, streams, self._inputs(NO_CUT))
 
     def _make_cut(
         self, window: Window, published: PublishedCut, streams: StreamProgress, inputs: CutInputs
@@ -151,7 +151,6 @@ class CutMaker:
             with_held_gaps(published_entries(published, self.lake.paths), published.held),
             totals=replace(NO_CHANGES, pending=pending),
             held=published.held,
-            sources=published.sources,
         )
 
     def _rows_of(self, planned: PlannedCut, published: PublishedCut) -> CutRows:
@@ -169,12 +168,10 @@ class CutMaker:
     def _table(self, name: str) -> DataFrame:
         return self.lake.read(name)
 
-    def _inputs(self) -> CutInputs:
-        return CutInputs(self._stored, approved_statements(self.lake) | self.applied_before)
-
-    @property
-    def _stored(self) -> StoredMirrors:
-        return StoredMirrors(self.lake, self._table("ddl_history"), self.selection)
+    def _inputs(self, published: PublishedCut) -> CutInputs:
+        names = self.selection.by_key(published.names)
+        stored = StoredMirrors(self.lake, self._table("ddl_history"), self.selection, names)
+        return CutInputs(stored, approved_statements(self.lake) | self.applied_before)
 
     # ---- results
 

@@ -90,7 +90,7 @@ class CutPlanner:
         if may_have_statements(self.lake, window.after_batch, window.cut_id):
             restarts_of = partial(canal_restarts, self._table("change_log"), history)
             ddl = CutStatements.read(window, history, resumed, restarts_of)
-        ddl, sources = streams.route_statements(ddl)
+        ddl = streams.route_statements(ddl)
         late, selection = self._select_rows(ddl, approved.values(), streams)
         still_held = tuple(table for table in held if table.name not in approved)
         permissions = Permissions(self.settings.policy, self.inputs.approved, still_held, frozenset(approved))
@@ -111,7 +111,6 @@ class CutPlanner:
             tuple(row_sets(plan, self.settings)),
             ddl.decided,
             late,
-            sources,
             changes,
             streams.excluded_held_rows,
             plan_id=uuid.uuid4().hex,
@@ -128,7 +127,7 @@ class CutPlanner:
 
             def plan_with(kind: type[Planner]) -> _PlanResult:
                 draft = self._draft(groups)
-                changes = streams.plan_names(draft, groups)
+                changes = streams.plan_selection_change(draft)
                 ended = partial(self.inputs.dropped_tables, window=self.window)
                 planner = kind(draft, known_gaps=gaps, permissions=permissions, dropped=ended, doubts=rows.doubts)
                 return planner.plan(ddl.to_apply), draft, changes
@@ -193,6 +192,7 @@ class CutPlanner:
             self.settings.time_zone,
             self.settings.columns,
             self.settings.keys,
+            self.settings.selection,
         )
 
     def _known_gaps(

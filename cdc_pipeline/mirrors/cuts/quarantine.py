@@ -20,7 +20,7 @@ from cdc_pipeline.lake.paths import remove_folder, subfolders
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.execution.step_runner import StepFailure
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.model.steps import ApplyRows, touched_names
+from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
 from cdc_pipeline.spark.small_frames import small_table
 
@@ -133,7 +133,7 @@ def without_failed_tables(
 ) -> PlannedCut:
     """The plan without what did not run: the tables of skipped steps are quarantined, and their statements from there on
     are held. `skipped`: indexes of steps; `times`: how often they failed."""
-    plan, events = planned.plan, planned.row_selection.events
+    plan, events, key = planned.plan, planned.row_selection.events, planned.settings.selection.key
     held = {table.name: table for table in plan.held}
     held_from, outcomes = dict(plan.held_from), dict(plan.outcomes)
     reasons = _reasons(planned, failures, skipped, times)
@@ -141,16 +141,17 @@ def without_failed_tables(
     for index in sorted(skipped):
         step, event_index = plan.steps[index], plan.event_indexes[index]
         since = events[event_index].commit_ts if 0 <= event_index < len(events) else 0
-        for name in touched_names(step):
+        for name in step.names():
             held.setdefault(name, HeldTable(name, NO_STATEMENT, since, error=reasons[index]))
-            stopped_at.setdefault(name, event_index)
+            stopped_at.setdefault(key(name), event_index)
         if isinstance(step, ApplyRows):
             held_from[step.source] = min(*step.segments, held_from.get(step.source, sys.maxsize))
+    gaps = {key(name): table.gap for name, table in held.items()}
     for event_index, event in enumerate(events):
         stopped = [name for name in event.names() if event_index >= stopped_at.get(name, sys.maxsize)]
         if stopped and event.position in outcomes:
             planned_outcome = outcomes[event.position]
-            messages = (f"{name} waits: {held[name].gap}" for name in stopped)
+            messages = (f"{name} waits: {gaps[name]}" for name in stopped)
             outcomes[event.position] = DdlOutcome(HELD, [*planned_outcome.effects, *messages], planned_outcome.tables)
     return replace(planned, plan=replace(plan, held=tuple(held.values()), held_from=held_from, outcomes=outcomes))
 
@@ -168,7 +169,7 @@ def _reasons(
         )
         names: set[TableName] = set()
         for index in sorted(skipped):
-            own = touched_names(planned.plan.steps[index])
+            own = set(planned.plan.steps[index].names())
             if index == failure.index or (index > failure.index and own & names):
                 names |= own
                 reasons.setdefault(index, reason)

@@ -67,9 +67,9 @@ class LostMirrorError(LakeError):
 class CutTables(Mapping[TableName, "DataFrame"]):
     """The tables of a pipeline as of one moment, by name: `cut["shop.orders"]`, `cut["shop", "orders"]` or a TableName.
 
-    Columns are those of the mirror. With `soft_delete`, deleted rows and `_deleted` are left out. Iteration is in name
-    order. `close()`, also through `with`, removes the scratch tables of a read between two cuts; otherwise the end of the
-    process does.
+    A name that no table has finds the only one that differs in case. Columns are those of the mirror. With `soft_delete`,
+    deleted rows and `_deleted` are left out. Iteration is in name order. `close()`, also through `with`, removes the
+    scratch tables of a read between two cuts; otherwise the end of the process does.
     """
 
     def __init__(
@@ -83,12 +83,14 @@ class CutTables(Mapping[TableName, "DataFrame"]):
         self._scratch = scratch
 
     def __getitem__(self, name: TableName | tuple[str, str] | str) -> DataFrame:
-        if isinstance(name, str):
-            matching = [table for table in self._tables if str(table) == name]
-            if len(matching) != 1:
-                raise KeyError(name)
-            return self._tables[matching[0]]
-        return self._tables[TableName(*name) if isinstance(name, tuple) else name]
+        wanted = TableName(*name) if isinstance(name, tuple) else name
+        if isinstance(wanted, TableName) and wanted in self._tables:
+            return self._tables[wanted]
+        matching = [table for table in self._tables if str(table) == str(wanted)]
+        matching = matching or [table for table in self._tables if str(table).lower() == str(wanted).lower()]
+        if len(matching) != 1:
+            raise KeyError(name)
+        return self._tables[matching[0]]
 
     def __iter__(self) -> Iterator[TableName]:
         return iter(self._tables)

@@ -45,7 +45,6 @@ from cdc_pipeline.mirrors.model.steps import (
     Step,
     TruncateMirror,
     UpdateState,
-    touched_names,
 )
 from cdc_pipeline.spark.threads import map_in_threads
 
@@ -141,8 +140,8 @@ class StepRunner:
                 step = self.steps[index]
                 if stopped.is_set():
                     return
-                if touched_names(step) & failed:
-                    failed |= touched_names(step)
+                if failed.intersection(step.names()):
+                    failed.update(step.names())
                     done.skipped.add(index)
                     continue
                 started = time.monotonic()
@@ -154,7 +153,7 @@ class StepRunner:
                     if affects_all_tables(error):
                         stopped.set()
                         raise
-                    failed |= touched_names(step)
+                    failed.update(step.names())
                     done.skipped.add(index)
                     done.failures.append(StepFailure(index, step, error))
                     continue

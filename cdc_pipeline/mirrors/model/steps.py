@@ -246,8 +246,3 @@ Step: TypeAlias = Annotated[
 def final_states(steps: Iterable[Step]) -> list[MirrorState]:
     """The state of each mirror after the last of its steps."""
     return list({step.state.mirror_id: step.state for step in steps}.values())
-
-
-def touched_names(step: Step) -> set[TableName]:
-    """The mirrors of a step, and the source table of its rows."""
-    return {*step.names(), *((step.source,) if isinstance(step, ApplyRows) else ())}

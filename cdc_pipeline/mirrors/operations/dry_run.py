@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs, StoredMirrors
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
-from cdc_pipeline.mirrors.model.object_names import ObjectNames
+from cdc_pipeline.mirrors.model.upstream_tables import qualified_events
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+    from cdc_pipeline.mysql.model.table import TableName
 
 
 @dataclass(frozen=True)
@@ -49,17 +50,22 @@ def pending_statements(lake: Lake, settings: CutSettings) -> tuple[PendingStatem
     unapplied: list[DdlEvent] = [
         replace(ddl_event(row), resumed=row["status"] == HELD) for row in rows if row["kind"] is not None
     ]
-    upstream = {source for name in published.names for source in published.upstream(name)}
-    included = IncludedDdl(settings.selection, published.sources)
-    named = ObjectNames(upstream).resolved(in_upstream_order(unapplied))
+    selection = settings.selection
+    inputs = CutInputs(StoredMirrors(lake, history, selection, selection.by_key(published.names)), frozenset(held))
+
+    def known() -> set[TableName]:
+        states = (inputs.mirror(name) for name in published.names)
+        return {selection.key(table) for state in states if state is not None for table in state.upstream_tables}
+
+    included = IncludedDdl(selection)
+    named = qualified_events(in_upstream_order(unapplied), known, selection.key)
     pairs = [(event, included.mirrored_event(event)) for event in named]
     events = [routed for event, routed in pairs if routed.changes or not event.changes]
-    inputs = CutInputs(StoredMirrors(lake, history, settings.selection), frozenset(held))
     window = Window(published.cut_id + 1, None, None, published.last_batch, published.last_batch)
-    draft = PlanDraft(
-        (), inputs.mirror, published.names, window.cut_id, settings.time_zone, settings.columns, settings.keys
-    )
-    permissions = Permissions(settings.policy, inputs.approved, (), frozenset(table.name for table in published.held))
+    columns, keys = settings.columns, settings.keys
+    draft = PlanDraft((), inputs.mirror, published.names, window.cut_id, settings.time_zone, columns, keys, selection)
+    resumed = frozenset(selection.key(table.name) for table in published.held)
+    permissions = Permissions(settings.policy, inputs.approved, (), resumed)
     plan = Planner(draft, permissions=permissions, dropped=lambda name: inputs.dropped_tables(name, window)).plan(
         events
     )

@@ -279,8 +279,9 @@ class Rebuilder:
     def _rebuilt_names(self, scope: Scope) -> frozenset[TableName]:
         """The mirrors of the chosen tables, under all names that the tables had."""
         selection = self.maker.selection
-        names = (selection.mirror_name(name) for name in scope.tables or () if selection.includes(name))
-        return scope.mirrors.union(names)
+        names = {selection.mirror_name(name) for name in scope.tables or () if selection.includes(name)}
+        # breaches are stored by key
+        return scope.mirrors.union(names, map(selection.key, names))
 
     def _require_unchanged(self, rebuilt: RebuiltTables) -> None:
         """Raises TransientError if another run has written since the rebuild began, as it can on lakes without a lock."""
@@ -324,8 +325,7 @@ def _scoped_report(report: CutReport, scope: Scope, published: PublishedCut) -> 
     released_rows = published.held_rows - sum(table.rows for table in held)
     # earlier cuts have counted all other changes
     totals = replace(NO_CHANGES, changes=released_rows, pending=published.pending - released_rows)
-    others = {name: sources for name, sources in published.sources.items() if not scope.covers(name)}
-    return replace(report, held=held, totals=totals, sources={**others, **report.sources})
+    return replace(report, held=held, totals=totals)
 
 
 def _held_rows(held: Iterable[HeldTable]) -> set[tuple[TableName, int, bool]]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.queried_columns import queried_tables
-from cdc_pipeline.mysql.model.change_names import folded
+from cdc_pipeline.mysql.model.change_names import folded, table_names
 from cdc_pipeline.mysql.model.schema_changes import CreateTableAsSelect, DropDatabase, RecoverDatabase
-from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.mysql.model.table import TableName
 
 
 def tied_tables(
@@ -26,7 +25,7 @@ def tied_tables(
     """The chosen tables and all that statements or a merged mirror tie to them, directly or through others.
 
     `known`: all names that tables ever had. A statement on a database ties all of its tables. Names that differ in case
-    alone may be one table (`changes.object_names`). `mirror_names`: the mirror of each included table.
+    alone may be one table. `mirror_names`: the mirror of each included table.
     """
     known = frozenset(known)
     merged: dict[str | TableName, set[TableName]] = defaultdict(set)
@@ -48,22 +47,15 @@ def event_tables(event: DdlEvent, known: frozenset[TableName]) -> set[TableName]
     """All tables that the event names, those it only reads included. A name without a database means every known table of
     that name."""
     named: set[TableName] = set()
-    for name in _names(event.changes):
-        named |= {name} if name.database else {other for other in known if other.table.lower() == name.table.lower()}
+    for change in event.changes:
+        names = table_names(change)
+        if isinstance(change, CreateTableAsSelect):
+            names += queried_tables(change.query, change.database)
+        for name in names:
+            named |= (
+                {name} if name.database else {other for other in known if other.table.lower() == name.table.lower()}
+            )
     databases = {
         change.database.lower() for change in event.changes if isinstance(change, (DropDatabase, RecoverDatabase))
     }
     return named | {name for name in known if name.database.lower() in databases}
-
-
-def _names(value: Any) -> Iterator[TableName]:
-    if isinstance(value, TableName):
-        yield value
-    elif isinstance(value, (tuple, list, frozenset)):
-        for item in value:
-            yield from _names(item)
-    elif is_dataclass(value):
-        if isinstance(value, CreateTableAsSelect):
-            yield from queried_tables(value.query, value.database)
-        for item in fields(value):
-            yield from _names(getattr(value, item.name))

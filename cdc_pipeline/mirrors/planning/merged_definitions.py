@@ -62,6 +62,13 @@ def reserved_column_error(table: TableName) -> DeclarationError:
     )
 
 
+def require_free_names(groups: Iterable[RowGroup]) -> None:
+    """Raises DeclarationError if rows of a merged table have a column with the name of one that merging adds."""
+    for group in groups:
+        if group.source is not None and conflicting_columns(set(group.columns).difference(SOURCE_NAMES)):
+            raise reserved_column_error(group.source)
+
+
 def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:
     """The merged mirror with the columns that its rows have and no DDL declared."""
     by_source: dict[TableName, list[RowGroup]] = {}

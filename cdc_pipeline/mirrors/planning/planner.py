@@ -118,7 +118,8 @@ class Planner:
         first_steps: list[int] = []
         for event in events:
             first_steps.append(len(self._draft.steps))
-            outcome = DdlOutcome(NO_EFFECT, list(event.notes))
+            self._draft.name_tables(event.created)
+            outcome = DdlOutcome(NO_EFFECT)
             for change in event.changes:
                 for old, new in change.names().renamed:
                     # the gaps move with the table
@@ -139,7 +140,11 @@ class Planner:
             self._draft.add_gaps(name, *gaps)
         steps = coalesced(self._draft.steps)
         during = tuple(bisect_right(first_steps, index) - 1 for index in steps)
-        return CutPlan(tuple(steps.values()), during, outcomes, tuple(self._held.values()), self._held_from)
+        states = {name: self._draft.state(name) for name in self._held}
+        held = (
+            replace(table, name=state.name) if (state := states[name]) else table for name, table in self._held.items()
+        )
+        return CutPlan(tuple(steps.values()), during, outcomes, tuple(held), self._held_from)
 
     def _flush_all_rows(self) -> None:
         self._draft.flush_all_rows()
@@ -220,14 +225,18 @@ class Planner:
 
     def _drop_database(self, change: DropDatabase, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Drops the tables of the database one by one, or holds those with `ddl_policy: hold`."""
-        for name in [name for name in self._draft.names() if change.drops(name)]:
-            state = self._draft.state(name)
-            if (state is not None and state.retired) or (event.resumed and name not in self._permissions.resumed):
+        for name in self._draft.names():
+            state, tables = self._draft.state(name), [*filter(change.drops, self._draft.upstream_tables(name))]
+            is_past = event.resumed and name not in self._permissions.resumed
+            if not tables or (state is not None and state.retired) or is_past:
                 continue
             if name in self._held:
                 self._hold(name, self._held[name], event, outcome)
             elif self._holds(name) and event.position not in self._permissions.approved:
                 self._hold(name, self._held_before(name, event), event, outcome)
+            elif self._draft.is_merged(name):
+                for table in tables:
+                    self._merged_tables.plan(OfSourceTable(name, table, DropTable(table)), event, outcome)
             else:
                 # no statement names the table, so that all its rows lie in one segment; rows after the DROP follow a CREATE
                 self._tables.drop(name, event, outcome)

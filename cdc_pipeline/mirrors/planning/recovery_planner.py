@@ -59,6 +59,7 @@ class RecoveryPlanner:
         self._dropped_in(state.name.database).append(DroppedTable(state, mark, "truncated"))
 
     def _dropped_in(self, database: str) -> list[DroppedTable]:
+        database = database.lower()
         if database not in self._dropped:
             self._dropped[database] = list(self._earlier(database))
         return self._dropped[database]
@@ -112,12 +113,12 @@ class RecoveryPlanner:
             return
         if table.how == "truncated":
             state = replace(table.state, name=target, mirror_id=f"{target}@{event.ddl_id}", kept_columns=())
-            state = self._draft.with_masks(state)
+            state = self._draft.with_masks(self._draft.named(state))
             if state.has_soft_delete:
                 state = replace(state, soft_delete_key=())  # the key may have changed since
             self._draft.steps.append(RestoreRows(table.state, state, table.ddl_id))
         else:
-            state = replace(table.state, name=target, retired=None)
+            state = self._draft.named(replace(table.state, name=target, retired=None))
             if table.how == "retired":
                 self._draft.steps.append(RenameMirror(table.state, state))
                 self._draft.remove(table.state.name)
