@@ -29,6 +29,9 @@ class GapKind(Enum):
     FILLED_BY_QUERY = auto()
     """The table was filled by a query (CREATE TABLE … SELECT), or from a table without a mirror."""
 
+    NAMES_DIFFER_IN_CASE = auto()
+    """Two tables may share the mirror, because their names differ in case only."""
+
     # statements
     DDL_NOT_APPLIED = auto()
     LATE_DDL = auto()

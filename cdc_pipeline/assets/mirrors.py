@@ -195,7 +195,7 @@ def _update_catalog(lake: Lake, report: CutReport) -> dict[TableName, CatalogEnt
     if not lake.paths.is_local:  # it has no catalog
         others = [mirror for mirror in others if mirror.name in report.changed]
     if report.published or others:
-        entries.update({entry.name: entry for entry in catalog_entries(lake.spark, others, report.sources)})
+        entries.update({entry.name: entry for entry in catalog_entries(lake.spark, others)})
         write_catalog(lake.paths, entries.values())
     return entries
 

@@ -55,7 +55,7 @@ def update_catalog(lake: Lake) -> None:
     """Writes the mirrors of the newest cut to the catalog, from which Dagster loads its asset nodes."""
     published = published_cut(lake)
     entries = published_entries(published, lake.paths)
-    write_catalog(lake.paths, catalog_entries(lake.spark, entries, published.sources))
+    write_catalog(lake.paths, catalog_entries(lake.spark, entries))
 
 
 def content_hashes(report: RebuildReport) -> dg.TableMetadataValue:

@@ -142,7 +142,7 @@ class CdcPipeline(dg.Component, YamlModel):
         list[str],
         Field(
             description="Patterns on the upstream database.table of the mirrored tables (`*`, `?`, `[…]` as in file names; "
-            "case-sensitive). The change log has the changes of all tables."
+            "without case). The change log has the changes of all tables."
         ),
     ] = ["*"]  # noqa: RUF012  # pydantic copies it
     exclude: Annotated[
@@ -156,6 +156,14 @@ class CdcPipeline(dg.Component, YamlModel):
             "have the same mirror only with `merge`; otherwise the run fails."
         ),
     ] = []  # noqa: RUF012  # pydantic copies it
+    case_sensitive: Annotated[
+        bool,
+        Field(
+            description="Whether upstream has tables whose names differ in case only, as MySQL with "
+            "`lower_case_table_names=0` may. Names of tables, also in `include`, `exclude` and `routes`, are then compared "
+            "exactly."
+        ),
+    ] = False
     time_zone: Annotated[
         str,
         Field(description="IANA time zone in which the encoder prints TIMESTAMP values, such as UTC or Asia/Shanghai."),
@@ -417,7 +425,8 @@ class CdcPipeline(dg.Component, YamlModel):
 
     @property
     def pipeline(self) -> Pipeline:
-        keys = {table: tuple(columns) for table, columns in self.keys.items()}
+        exact = self.case_sensitive
+        keys = {table if exact else table.lower(): tuple(columns) for table, columns in self.keys.items()}
         policy = DdlPolicy(self.ddl_policy.default, tuple(self.ddl_policy.tables.items()))
         return Pipeline(
             self.name,
@@ -434,7 +443,7 @@ class CdcPipeline(dg.Component, YamlModel):
             self.tags,
             self.key_check_rows,
             self.max_runtime_seconds,
-            table_selection(self.include, self.exclude, self.routes),
+            table_selection(self.include, self.exclude, self.routes, case_sensitive=self.case_sensitive),
             ColumnRules(
                 tuple(self.metadata_columns),
                 mask_rules(self.mask),

@@ -1,4 +1,4 @@
-"""The fields `include`, `exclude` and `routes`."""
+"""The fields `include`, `exclude`, `routes` and `case_sensitive`."""
 
 from __future__ import annotations
 
@@ -62,5 +62,7 @@ def require_include(value: list[str]) -> list[str]:
     return require_patterns(value)
 
 
-def table_selection(include: Iterable[str], exclude: Iterable[str], routes: Iterable[RouteRule]) -> TableSelection:
-    return TableSelection(tuple(include), tuple(exclude), tuple(rule.route for rule in routes))
+def table_selection(
+    include: Iterable[str], exclude: Iterable[str], routes: Iterable[RouteRule], *, case_sensitive: bool
+) -> TableSelection:
+    return TableSelection(tuple(include), tuple(exclude), tuple(rule.route for rule in routes), case_sensitive)

@@ -62,8 +62,8 @@ class Trait(Enum):
         "An UPDATE may have no before values."
     )
     FROM_TIDB = (
-        "The upstream is TiDB: names never distinguish case, some rows are in other table partitions than in MySQL, and "
-        "the `es` of a statement is the time of its commit, not of its start."
+        "The upstream is TiDB: its messages may spell one table in two ways, some rows are in other table partitions than "
+        "in MySQL, and the `es` of a statement is the time of its commit, not of its start."
     )
 
 

@@ -108,6 +108,13 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
     assert component.dialect == "ticdc"
 
 
+def test_names_are_exact_only_if_they_are_case_sensitive(load: Callable[[str], CdcPipeline]) -> None:
+    declared = {**_GOOD, "keys": {"db.Orders": ["id"]}}
+    pipelines = [load(_yaml({**declared, "case_sensitive": exact})).pipeline for exact in (False, True)]
+    assert [pipeline.selection.case_sensitive for pipeline in pipelines] == [False, True]
+    assert [list(pipeline.keys) for pipeline in pipelines] == [["db.orders"], ["db.Orders"]]
+
+
 def test_the_documented_selection(load: Callable[[str], CdcPipeline]) -> None:
     page = Path(__file__).parents[2] / "docs" / "tables.md"
     selection = load(

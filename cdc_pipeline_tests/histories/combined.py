@@ -43,7 +43,7 @@ class Combined:
         return has_watermarks(self.histories[0].mode)
 
     def name_in_truth(self, name: TableName) -> TableName:
-        """A mirror's name as the model has it: with `lower_case_table_names=1` a table without rows may be as typed."""
+        """A mirror's name as the model has it: with `lower_case_table_names=1` a mirror is named as in its definition."""
         typed = [history for history in self.histories if history.settings.recased and history.mode == "canal"]
         return folded(name) if any(name.database.lower().startswith(f"{one.name}_") for one in typed) else name
 

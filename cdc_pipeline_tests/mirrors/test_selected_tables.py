@@ -77,7 +77,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
     report = ingested.send(_FIRST, 10)
     ingested.assert_mirrors(_FOUND)
     assert (report.totals.filtered, report.totals.pending, report.totals.late) == (5, 2, 0)
-    assert report.sources[TableName("db", "eu_orders")] == (TableName("eu", "orders"),)
+    assert ingested.upstream("db.eu_orders") == ["eu.orders"]
     assert "earlier rows are missing" in ingested.gaps("db.orders")[0]
     assert [
         folder.rsplit("/", 1)[-1].split("@")[0] for folder in subfolders(spark, f"{ingested.paths.home}/dropped/db")
@@ -115,6 +115,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
     )
     moved = {name: table for name, table in _FOUND.items() if name not in ("db.stays", "db.eu_orders")}
     moved["europe.orders"] = Table(ID_V, [("1", "f"), ("2", "g")])
+    assert ingested.upstream("europe.orders") == ["eu.orders"]
     ingested.assert_mirrors({**moved, "db.out": Table(ID_V, [], gaps=True)})
     assert "not included before cut 3" in ingested.gaps("db.out")[0]
     aside = [folder for folder in subfolders(spark, f"{ingested.paths.home}/dropped/db") if "/stays@" in folder]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import table_state
-from cdc_pipeline.lake.paths import path_segment, subfolders
+from cdc_pipeline.lake.paths import subfolders
 from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -42,12 +43,13 @@ class EndedTable:
 def ended_tables(
     lake: Lake, database: str, before_cut: int, mirrored: Callable[[DdlEvent], DdlEvent]
 ) -> Iterator[EndedTable]:
-    """The tables of a database that earlier cuts dropped or truncated. `mirrored`: event → its effect on mirrors.
+    """The tables of a database, in any case, that earlier cuts dropped or truncated. `mirrored`: event → its effect on
+    mirrors.
 
     Raises RestoredTableError if the mirror of one was restored (RESTORE).
     """
     for kind in ("dropped", "mirror"):
-        for path in subfolders(lake.spark, f"{lake.paths.home}/{kind}/{path_segment(database)}"):
+        for path in _table_folders(lake, kind, database):
             if (table := table_state(lake.spark, path)) is None:
                 continue
             state = MirrorState.from_properties(table.properties)
@@ -58,5 +60,11 @@ def ended_tables(
     past = lake.read("ddl_history").where((F.col("cut_id") < before_cut) & F.col("sql").rlike("(?i)truncate"))
     for event in map(mirrored, map(ddl_event, past.collect())):
         for change in event.changes:
-            if isinstance(change, TruncateTable) and change.name.database == database:
+            if isinstance(change, TruncateTable) and change.name.database.lower() == database.lower():
                 yield EndedTable(change.name, event.ddl_id, None)
+
+
+def _table_folders(lake: Lake, kind: str, database: str) -> list[str]:
+    databases = subfolders(lake.spark, f"{lake.paths.home}/{kind}")
+    same = [path for path in databases if unquote(path.rsplit("/", 1)[1]).lower() == database.lower()]
+    return [folder for path in same for folder in subfolders(lake.spark, path)]

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.file_statistics import Condition
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.settings.selection import Sources
 
 
 _BATCH_COLUMNS = ("batch_id", "offsets", "row_changes", "exact_ts", "ended", "heartbeats")
@@ -104,15 +103,9 @@ class PublishedCut:
     held: tuple[HeldTable, ...] = ()
     selection: TableSelection = ALL_TABLES
     """The selection that the cut used."""
-    sources: Sources = field(default_factory=dict)
-    """Mirror → its upstream tables, of all mirrors there have been. Empty without routes."""
     heartbeats: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
     """Without TSOs: topic → the `at` below which the cut has all row changes and statements."""
-
-    def upstream(self, mirror: TableName) -> tuple[TableName, ...]:
-        """The upstream tables of a mirror."""
-        return self.sources.get(mirror, (mirror,))
 
     @property
     def held_rows(self) -> int:
@@ -289,21 +282,9 @@ def _published(row: Mapping[str, Any] | None) -> PublishedCut:
         row["pending"],
         held,
         SELECTION_JSON.from_json(row["selection"]),
-        _sources(row["sources"]),
         row["heartbeats"],
         dict(row["ends"]),
     )
-
-
-def _sources(rows: Iterable[Mapping[str, Any]]) -> Sources:
-    found: dict[TableName, tuple[TableName, ...]] = {}
-    for row in rows:
-        mirror, source = (
-            TableName(row["database"], row["table"]),
-            TableName(row["upstream_database"], row["upstream_table"]),
-        )
-        found[mirror] = (*found.get(mirror, ()), source)
-    return found
 
 
 def _held_table(row: Mapping[str, Any]) -> HeldTable:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.message_types import MessageTypes, read_message_types
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, trait_sql
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.model.source_tables import source_columns
+from cdc_pipeline.mirrors.model.source_tables import SPELLED, source_columns
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.model.table import MySqlType, TableName
 from cdc_pipeline.positions import BATCH_POSITION
@@ -30,6 +30,7 @@ class RowGroup:
     """Row changes of one table and segment whose images have the same columns."""
 
     name: TableName
+    """The mirror's key."""
     segment: int
     columns: tuple[str, ...]
     key_names: tuple[str, ...]
@@ -53,6 +54,8 @@ class RowGroup:
     """The column types that the message at `position` names; empty unless `with_types` needed them."""
     source: TableName | None = None
     """The source table; None unless the mirror is merged."""
+    spelled: tuple[TableName, ...] = ()
+    """Upstream's name of the table, as the messages spell it, the first one first."""
 
 
 # a column that `before` lacks and `after` has a value of: it did not change, or it was NULL
@@ -87,6 +90,8 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             F.count_if(F.expr(_IS_UNSURE)).alias("unsure_updates"),
             F.min(place).alias("first"),
             F.max(place).alias("last"),
+            F.min_by(SPELLED, place).alias("first_spelled"),
+            F.collect_set(SPELLED).alias("spelled"),
         )
         .orderBy("database", "table", "segment", "first", F.desc("images"), F.desc("inserts"))
         .collect()
@@ -107,6 +112,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             position=tuple(row["first"][1:]),
             last_position=tuple(row["last"][1:]),
             source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,
+            spelled=tuple(dict.fromkeys(TableName(*name) for name in (row["first_spelled"], *row["spelled"]))),
         )
         for row in rows
     ]

@@ -14,15 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
-    from cdc_pipeline.mirrors.settings.selection import Sources
-    from cdc_pipeline.mysql.model.table import TableName
 
 
-def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources: Sources) -> list[CatalogEntry]:
-    """One entry per mirror, with its Delta types and upstream's MySQL types.
-
-    `sources`: the upstream tables of mirrors whose names differ from theirs.
-    """
+def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry]) -> list[CatalogEntry]:
+    """One entry per mirror, with its Delta types and upstream's MySQL types."""
     entries = []
     for mirror in mirrors:
         table = table_state(spark, mirror.path)
@@ -46,15 +41,9 @@ def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry], sources
                 mirror.path,
                 columns,
                 mirror_id=mirror.mirror_id,
-                upstream=_upstream(mirror.name, sources) if state.source_tables is None else "",
+                upstream=str(state.upstream or ""),
                 merged=tuple(str(name) for name in sorted(source.name for source in state.source_tables or ())),
                 version=mirror.version,
             )
         )
     return entries
-
-
-def _upstream(name: TableName, sources: Sources) -> str:
-    """The upstream table's name if it differs from the mirror's, else empty."""
-    tables = sources.get(name, (name,))
-    return "" if tables == (name,) else ", ".join(map(str, tables))

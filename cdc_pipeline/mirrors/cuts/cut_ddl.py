@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.paths import LakePaths
     from cdc_pipeline.mirrors.changes.statement_copies import DeliveriesOf
     from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.cuts.cut_names import CutNames
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
     from cdc_pipeline.mysql.model.table import TableName
@@ -92,11 +91,6 @@ class CutStatements:
             seen.add(identities[event.position])
         return CutStatements(tuple(to_apply), decided, tuple(late))
 
-    def named(self, names: CutNames) -> CutStatements:
-        """The statements with the names of the tables that they mean."""
-        to_apply = tuple(names.resolved(self.to_apply))
-        return replace(self, to_apply=to_apply, late=tuple(map(names.looked_up, self.late)))
-
     def routed(self, included: IncludedDdl) -> CutStatements:
         """Replaces statements on upstream's tables by what they do to mirrors. Those that concern no mirror are decided."""
         decided, to_apply, late = dict(self.decided), [], []
@@ -105,7 +99,7 @@ class CutStatements:
             if routed.changes or not event.changes:
                 to_apply.append(routed)
             else:
-                decided[event.position] = DdlOutcome(NOT_INCLUDED, [*routed.notes, exclusion_reason(event)])
+                decided[event.position] = DdlOutcome(NOT_INCLUDED, [exclusion_reason(event)])
         names_only = replace(included, definitions=None)
         for event in self.late:
             routed = names_only.mirrored_event(event)

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
     from cdc_pipeline.mirrors.cuts.stages import Stages
-    from cdc_pipeline.mirrors.planning.planner import CutPlan
     from cdc_pipeline.mysql.model.table import TableName
 
 
@@ -92,7 +91,10 @@ class CutExecution:
             planned = self._quarantine_failed(planned, done)
         with small_query(self.lake.spark, count):
             read = _count_changes(planned, rows)
-        held = tuple(replace(table, rows=table.rows + read.held.get(table.name, 0)) for table in planned.plan.held)
+        held = tuple(
+            replace(table, rows=table.rows + read.held.get(planned.settings.selection.key(table.name), 0))
+            for table in planned.plan.held
+        )
         # a table of the cut before waits no longer if it is no longer included
         excluded = published.held_rows - sum(table.rows for table in planned.plan.held)
         rejected = sum(result.counts.rejected for result in done.results.values())
@@ -113,12 +115,11 @@ class CutExecution:
             window.cut_id,
             window.resolved_tso,
             streams,
-            with_held_gaps(self._entries(planned.plan, published), held),
+            with_held_gaps(self._entries(planned, published), held),
             _counts_by_mirror(done.results[index] for index in sorted(done.results)),
             totals,
             planned.late.breaches,
             held,
-            sources=planned.sources,
             selection_changes=planned.selection_changes,
             statements=reported_statements(planned.row_selection.events, planned.outcomes),
         )
@@ -206,7 +207,8 @@ class CutExecution:
         run. If every table failed, the cause is no table: fails the run."""
         # ends of a process are recorded already
         new = [failure for failure in done.failures if not isinstance(failure.error, ProcessEndedError)]
-        names = {failure.step.state.name for failure in new}
+        key = planned.settings.selection.key
+        names = {key(failure.step.state.name) for failure in new}
         if not done.results and len(names) > 1 and not names <= self.quarantine_policy.at_once:
             self.report(f"all steps of cut {planned.window.cut_id} failed: no table is quarantined for that")
             raise new[0].error
@@ -220,7 +222,7 @@ class CutExecution:
         below_limit = [
             failure
             for failure in done.failures
-            if times[failure.step.state.name] < self.quarantine_policy.limit(failure.step.state.name)
+            if times[failure.step.state.name] < self.quarantine_policy.limit(key(failure.step.state.name))
         ]
         if below_limit:
             raise below_limit[0].error
@@ -232,14 +234,15 @@ class CutExecution:
 
     # ---- results
 
-    def _entries(self, plan: CutPlan, published: PublishedCut) -> tuple[MirrorEntry, ...]:
+    def _entries(self, planned: PlannedCut, published: PublishedCut) -> tuple[MirrorEntry, ...]:
         """All mirrors after the cut. Mirrors without a step and quarantined ones keep their entries of the cut before."""
+        plan, key = planned.plan, planned.settings.selection.key
         touched = sorted({name for step in plan.steps for name in step.names()})
         entries = {entry.name: entry for entry in published_entries(published, self.lake.paths)}
-        quarantined = quarantined_tables(plan.held)
+        quarantined = set(map(key, quarantined_tables(plan.held)))
 
         def current_entry(name: TableName) -> MirrorEntry | None:
-            return entries.get(name) if name in quarantined else self.mirror_entry(name)
+            return entries.get(name) if key(name) in quarantined else self.mirror_entry(name)
 
         current = dict(zip(touched, map_in_threads(self.lake.spark, current_entry, touched, self.threads), strict=True))
         entries.update({name: entry for name, entry in current.items() if entry is not None})

@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.settings.selection import TableSelection
@@ -28,16 +28,20 @@ class CutInputs:
     selection: TableSelection
     permitted: frozenset[Position]
     """Statements that no policy holds."""
+    names: Mapping[TableName, TableName]
+    """Key → name of the mirrors of the last cut."""
     mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
 
     def mirror(self, name: TableName) -> MirrorState | None:
-        """The mirror after the last cut; None if there was none. Raises RestoredTableError if it was restored (RESTORE)."""
-        if name not in self.mirrors:
-            path = self.lake.paths.mirror(name)
+        """The mirror of this key or name after the last cut; None if there was none. Raises RestoredTableError if it was
+        restored (RESTORE)."""
+        key = self.selection.key(name)
+        if key not in self.mirrors:
+            path = self.lake.paths.mirror(self.names.get(key, key))
             require_not_restored(self.lake, path)
             table = table_state(self.lake.spark, path)
-            self.mirrors[name] = None if table is None else MirrorState.from_properties(table.properties)
-        return self.mirrors[name]
+            self.mirrors[key] = None if table is None else MirrorState.from_properties(table.properties)
+        return self.mirrors[key]
 
     def ended_tables(self, database: str, cut_id: int) -> Iterable[EndedTable]:
         """The tables of the database that cuts before this one have dropped or truncated."""

@@ -112,7 +112,7 @@ class CutMaker:
     def _make_cut(self, window: Window, published: PublishedCut, streams: StreamProgress) -> CutReport:
         stages, count = Stages(), published.pending + streams.new_row_changes
         with small_query(self.lake.spark, count):
-            inputs = CutInputs(self.lake, self.selection, self.permitted)
+            inputs = CutInputs(self.lake, self.selection, self.permitted, self.selection.by_key(published.names))
             planner = CutPlanner(self.lake, self.settings, window, published, streams, inputs, self.report)
             planned, rows = planner.plan()
         try:
@@ -150,7 +150,6 @@ class CutMaker:
             with_held_gaps(published_entries(published, self.lake.paths), published.held),
             totals=replace(NO_CHANGES, pending=pending),
             held=published.held,
-            sources=published.sources,
         )
 
     def _rows_of(self, planned: PlannedCut) -> CutRows:

@@ -79,7 +79,7 @@ class CutPlanner:
         if may_have_statements(self.lake, window.after_batch, window.cut_id):
             deliveries_of = partial(statement_deliveries, self._table("change_log"), history)
             ddl = CutStatements.read(window, history, deliveries_of)
-        ddl, sources = streams.route_statements(ddl)
+        ddl = streams.route_statements(ddl)
         late = late_changes(window, streams.log) if self._may_be_late() else NO_LATE_CHANGES
         selection = RowSelection(ddl.to_apply)
         inside = self.settings.selection.selected(window.read_changes(self.lake))
@@ -97,7 +97,6 @@ class CutPlanner:
             tuple(row_sets(plan, self.settings)),
             ddl.decided,
             late,
-            sources,
             changes,
             plan_id=uuid.uuid4().hex,
         )
@@ -112,7 +111,7 @@ class CutPlanner:
 
         def planner_for(held: tuple[HeldTable, ...]) -> Planner:
             draft = self._draft(groups)
-            drafts.append((draft, streams.plan_names(draft, groups)))
+            drafts.append((draft, streams.plan_selection_change(draft)))
             permissions = Permissions(self.settings.policy, self.inputs.permitted, held)
             ended = partial(self.inputs.ended_tables, cut_id=self.window.cut_id)
             return Planner(draft, known_gaps=gaps, permissions=permissions, ended=ended, doubts=rows.doubts)
@@ -167,6 +166,7 @@ class CutPlanner:
             self.settings.time_zone,
             self.settings.columns,
             self.settings.keys,
+            self.settings.selection,
         )
 
     def _known_gaps(

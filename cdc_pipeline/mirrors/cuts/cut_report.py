@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.late_changes import Breach
     from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-    from cdc_pipeline.mirrors.settings.selection import Sources
     from cdc_pipeline.positions import Position
 
 
@@ -88,8 +87,6 @@ class CutReport:
     """The Delta versions at the cut before, by mirror id."""
     newest_record: datetime | None = None
     """Kafka's timestamp of the newest record whose changes the cut took in."""
-    sources: Sources = field(default_factory=dict)
-    """The upstream tables of mirrors whose names differ from theirs."""
     selection_changes: tuple[str, ...] = ()
     """One sentence for each effect of a changed selection."""
     statements: tuple[ReportedStatement, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
@@ -13,7 +13,6 @@ from cdc_pipeline.mirrors.merge.net_changes import RowSet
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.planning.planner import CutPlan
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-from cdc_pipeline.mirrors.settings.selection import Sources
 from cdc_pipeline.positions import Position
 from cdc_pipeline.stored_json import AS_PAIRS
 
@@ -33,8 +32,6 @@ class PlannedCut:
     decided: Annotated[Mapping[Position, DdlOutcome], AS_PAIRS]
     """Outcomes of statements that need no step."""
     late: LateChanges
-    sources: Sources = field(default_factory=dict)
-    """The upstream tables of mirrors whose names differ from theirs."""
     selection_changes: tuple[str, ...] = ()
     """One sentence for each effect of a changed selection."""
     plan_id: str = ""

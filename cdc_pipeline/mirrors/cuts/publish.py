@@ -96,7 +96,7 @@ def _change_fields(report: CutReport) -> dict[str, object]:
 
 
 def _mirror_fields(report: CutReport, paths: LakePaths) -> dict[str, object]:
-    """The mirrors with their versions, those that the cut changed, and their upstream tables."""
+    """The mirrors with their versions, and those that the cut changed."""
     return {
         "mirrors": [
             (
@@ -113,9 +113,4 @@ def _mirror_fields(report: CutReport, paths: LakePaths) -> dict[str, object]:
             for entry in report.mirrors
         ],
         "changed": [(name.database, name.table) for name in sorted(report.changed)],
-        "sources": [
-            (mirror.database, mirror.table, source.database, source.table)
-            for mirror, sources in sorted(report.sources.items())
-            for source in sources
-        ],
     }

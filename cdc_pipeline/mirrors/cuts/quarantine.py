@@ -19,7 +19,6 @@ from cdc_pipeline.lake.paths import remove_folder, subfolders
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.execution.step_runner import StepFailure
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_table
@@ -50,11 +49,11 @@ class QuarantinePolicy:
     most_failures: int | None = MOST_FAILURES
     """None: never."""
     at_once: frozenset[TableName] = frozenset()
-    """Tables that are quarantined after the first failure, because they are expected to fail."""
+    """The keys of tables that are quarantined after the first failure, because they are expected to fail."""
 
-    def limit(self, name: TableName) -> int:
+    def limit(self, key: TableName) -> int:
         """The failed runs after which the table is quarantined."""
-        return 1 if name in self.at_once else sys.maxsize if self.most_failures is None else self.most_failures
+        return 1 if key in self.at_once else sys.maxsize if self.most_failures is None else self.most_failures
 
 
 def record_failures(lake: Lake, planned: PlannedCut, failures: Iterable[StepFailure], run_id: str) -> None:
@@ -124,19 +123,19 @@ def steps_to_give_up(lake: Lake, planned: PlannedCut) -> dict[int, Exception]:
 def without_failed_tables(planned: PlannedCut, failures: Iterable[StepFailure], times: int) -> PlannedCut:
     """The plan without the failed tables and those that share a name with them: they are quarantined, and their statements
     and rows wait from the beginning of the cut. `times`: how often they failed."""
-    plan = planned.plan
-    held, names, outcomes = {table.name: table for table in plan.held}, set[TableName](), dict(plan.outcomes)
+    plan, key = planned.plan, planned.settings.selection.key
+    held, names, outcomes = {key(table.name): table for table in plan.held}, set[TableName](), dict(plan.outcomes)
     for failure in failures:
         # without the text of the error, which may quote a value
         reason = (
             f"{type(failure.step).__name__} of {failure.step.state.name} failed {times} times in cut "
             f"{planned.window.cut_id}: {type(failure.error).__name__}, see {FAILURES}"
         )
-        for step in (plan.steps[index] for index in failure.chain):
-            for name in (*step.names(), *([step.source] if isinstance(step, ApplyRows) else ())):
-                rows = held[name].rows if name in held else 0
-                held[name] = HeldTable(name, NO_STATEMENT, planned.window.after_tso or 0, rows, reason)
-                names.add(name)
+        for name in (name for index in failure.chain for name in plan.steps[index].names()):
+            if key(name) not in names:  # the first name is that of the published mirror
+                rows = held[key(name)].rows if key(name) in held else 0
+                held[key(name)] = HeldTable(name, NO_STATEMENT, planned.window.after_tso or 0, rows, reason)
+                names.add(key(name))
     for event in planned.row_selection.events:
         if event.position in outcomes and (stopped := [name for name in event.names() if name in names]):
             outcomes[event.position] = DdlOutcome(HELD, [f"{name} waits: {held[name].gap}" for name in stopped])

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class CutTables(Mapping[TableName, "DataFrame"]):
     """The tables of a pipeline as of one cut, by name: `cut["shop.orders"]`, `cut["shop", "orders"]` or a TableName.
 
-    Columns are those of the mirror. With `soft_delete`, deleted rows and `_deleted` are left out. Iteration is in name
-    order.
+    A name that no table has finds the only one that differs in case. Columns are those of the mirror. With `soft_delete`,
+    deleted rows and `_deleted` are left out. Iteration is in name order.
     """
 
     def __init__(self, cut_id: int, resolved_tso: int | None, tables: dict[TableName, DataFrame]) -> None:
@@ -47,12 +47,14 @@ class CutTables(Mapping[TableName, "DataFrame"]):
         self._tables = dict(sorted(tables.items()))
 
     def __getitem__(self, name: TableName | tuple[str, str] | str) -> DataFrame:
-        if isinstance(name, str):
-            matching = [table for table in self._tables if str(table) == name]
-            if len(matching) != 1:
-                raise KeyError(name)
-            return self._tables[matching[0]]
-        return self._tables[TableName(*name) if isinstance(name, tuple) else name]
+        wanted = TableName(*name) if isinstance(name, tuple) else name
+        if isinstance(wanted, TableName) and wanted in self._tables:
+            return self._tables[wanted]
+        matching = [table for table in self._tables if str(table) == str(wanted)]
+        matching = matching or [table for table in self._tables if str(table).lower() == str(wanted).lower()]
+        if len(matching) != 1:
+            raise KeyError(name)
+        return self._tables[matching[0]]
 
     def __iter__(self) -> Iterator[TableName]:
         return iter(self._tables)

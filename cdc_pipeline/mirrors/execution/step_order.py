@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mysql.model.change_names import folded
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,7 +25,7 @@ def later_folders(paths: LakePaths, steps: Sequence[Step]) -> dict[str, list[str
 
 
 def independent_chains(steps: Sequence[Step]) -> list[list[int]]:
-    """Groups the indexes of the steps: steps in different chains have no name in common and can run in parallel."""
+    """Groups the indexes of the steps: steps in different chains share no name, in any case, and can run in parallel."""
     leader: dict[TableName, TableName] = {}
 
     def find(name: TableName) -> TableName:
@@ -33,11 +35,11 @@ def independent_chains(steps: Sequence[Step]) -> list[list[int]]:
         return name
 
     for step in steps:
-        first, *others = step.names()
+        first, *others = map(folded, step.names())
         for other in others:
             leader[find(other)] = find(first)
         find(first)
     chains: dict[TableName, list[int]] = defaultdict(list)
     for index, step in enumerate(steps):
-        chains[find(step.names()[0])].append(index)
+        chains[find(folded(step.names()[0]))].append(index)
     return list(chains.values())

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, statement_quotings
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mysql.ddl.statements import event_changes
-from cdc_pipeline.mysql.model.change_names import with_message_names
 from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
@@ -47,10 +46,10 @@ class DdlEvent:
     dialect: str = ""
     message_id: int | None = None
     """Number of Canal's batch."""
-    notes: tuple[str, ...] = ()
-    """Added to the effect in `ddl_history`."""
     at: int = 0
     """Position on the clock of the stream (`dialects.unified`)."""
+    created: tuple[tuple[TableName, TableName], ...] = ()
+    """(the mirror's key, upstream's name) of the included tables that the event creates, renames or recovers."""
 
     @property
     def identity(self) -> tuple[int, str, str, str]:
@@ -86,8 +85,6 @@ def ddl_event(row: Row) -> DdlEvent:
     """The event of a row of `ddl_history`. Parses the statement again instead of reading the stored changes."""
     database, table, dialect = row["database"] or "", row["table"] or "", row["dialect"] or ""
     changes = event_changes(row["kind"], database, table, row["sql"] or "", statement_quotings(row))
-    if dialect_has_trait(dialect, Trait.FROM_TIDB):
-        changes = tuple(with_message_names(change, database, table) for change in changes)
     return DdlEvent(
         topic=row["topic"],
         partition=row["partition"],

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 SOURCE_DATABASE, SOURCE_TABLE = "_source_database", "_source_table"
 SOURCE_NAMES = (SOURCE_DATABASE, SOURCE_TABLE)
 SOURCE_OF_CHANGE = ("source_database", "source_table")
-"""Columns of row changes with upstream's names of a merged table; "" for other tables (`TableSelection.selected`)."""
+"""Columns of row changes with the key of a merged table; "" for other tables (`TableSelection.selected`)."""
+SPELLED = "spelled"
+"""Column of row changes with upstream's name (database, table) as the message spells it (`TableSelection.selected`)."""
 _NAME = MySqlType("varchar", (64,), charset="utf8mb4")
 SOURCE_COLUMNS = tuple(Column(name, _NAME, nullable=False) for name in SOURCE_NAMES)
 """The first columns of a merged mirror, and the first columns of its key."""
@@ -38,7 +40,7 @@ class SourceTable:
     """One source table of a merged mirror."""
 
     name: TableName
-    """Upstream's name."""
+    """The key of upstream's name."""
     schema: TableSchema
     """Upstream's definition."""
     inferred: bool = False

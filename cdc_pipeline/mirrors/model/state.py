@@ -42,6 +42,14 @@ UNSEEN_LOAD = Gap(
     "columns are those that messages name",
 )
 
+
+def name_gap(*names: TableName) -> Gap:
+    """The gap of a mirror that tables of these names may share."""
+    listed = " and ".join(map(str, sorted(set(names))))
+    detail = f"{listed} differ in case only; if they are two tables, set case_sensitive: true and rebuild"
+    return Gap(GapKind.NAMES_DIFFER_IN_CASE, detail)
+
+
 METADATA = StructType(
     [
         StructField("_commit_ts", LongType()),
@@ -89,6 +97,8 @@ class MirrorState:
     unique before the next merge by key."""
     computed: tuple[ComputedColumn, ...] = ()
     """Declared `computed` columns; `computed_shown` are those that the mirror has."""
+    upstream: TableName | None = None
+    """Upstream's name of the table, if a route gives the mirror another name."""
 
     def __post_init__(self) -> None:
         taken = {name.casefold() for name in (*self.schema.column_names, *self.kept_columns)}
@@ -117,6 +127,13 @@ class MirrorState:
     def source_table(self, name: TableName) -> SourceTable | None:
         """The source table of upstream's name; None if the mirror does not have it."""
         return next((source for source in self.source_tables or () if source.name == name), None)
+
+    @property
+    def upstream_tables(self) -> tuple[TableName, ...]:
+        """The tables that the mirror has: several if it is merged."""
+        if self.source_tables is not None:
+            return tuple(source.name for source in self.source_tables)
+        return (self.upstream or self.former_name,)
 
     @property
     def computed_shown(self) -> tuple[ComputedColumn, ...]:

@@ -1,35 +1,25 @@
-"""The tables that exist upstream, by upstream's names, as far as statements and rows show."""
+"""Upstream's tables at one point of the stream, by key, and statements with names that lack a database.
+
+Canal sends DDL that its parser does not know as QUERY with empty names (canal-facts 42). Where a statement qualifies the
+table from which the encoder takes the message's `database`, the message does not show the session's (`CREATE TABLE a.t LIKE
+s`). The session's database is the only one that has tables of all these names; if several have, each gets a gap.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
-from cdc_pipeline.mysql.model.schema_changes import DropDatabase
-from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.ddl.queried_columns import queried_tables
+from cdc_pipeline.mysql.model.change_names import created_names, unqualified_names, with_database, with_keys
+from cdc_pipeline.mysql.model.schema_changes import CreateTableAsSelect, DropDatabase, NotSupported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pyspark.sql import DataFrame
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
-
-
-class RowTimes(NamedTuple):
-    """The `commit_ts` of the first and the last row change of a table."""
-
-    first: int
-    last: int
-
-
-def row_times(log: DataFrame) -> dict[TableName, RowTimes]:
-    """The tables with row changes."""
-    ends = F.min("commit_ts").alias("first"), F.max("commit_ts").alias("last")
-    rows = log.groupBy("database", "table").agg(*ends).collect()
-    return {TableName(row["database"], row["table"]): RowTimes(row["first"], row["last"]) for row in rows}
+    from cdc_pipeline.mysql.model.table import TableName
 
 
 def existing_tables(rows: Mapping[TableName, int], past: Iterable[DdlEvent]) -> set[TableName]:
@@ -41,14 +31,78 @@ def existing_tables(rows: Mapping[TableName, int], past: Iterable[DdlEvent]) -> 
     dropped_at: dict[TableName, int] = {}
     for event in past:
         for change in event.changes:
-            dropped = _dropped_names(change, existing | rows.keys())
-            existing.difference_update(dropped)
+            dropped = _follow(change, existing, rows.keys())
             dropped_at.update(dict.fromkeys(dropped, event.commit_ts))
-            existing.update((*change.names().added, *change.names().recovered))
     return existing | {name for name, last in rows.items() if last > dropped_at.get(name, -1)}
 
 
-def _dropped_names(change: SchemaChange, known: Iterable[TableName]) -> list[TableName]:
+def _follow(change: SchemaChange, existing: set[TableName], others: Iterable[TableName] = ()) -> list[TableName]:
+    """Moves on to the point after the change. Returns the tables that it removes, of `existing` and `others`."""
     if isinstance(change, DropDatabase):
-        return [name for name in known if name.database == change.database]
-    return list(change.names().removed)
+        removed = [name for name in {*existing, *others} if name.database == change.database]
+    else:
+        removed = list(change.names().removed)
+    existing.difference_update(removed)
+    existing.update(created_names([change]))
+    return removed
+
+
+def qualified_events(
+    events: Iterable[DdlEvent], before: Callable[[], Iterable[TableName]], key: Callable[[TableName], TableName]
+) -> list[DdlEvent]:
+    """The events, in order, with a database in each name.
+
+    before: the keys of the tables that exist before them, or have rows among them. Called only for a name without database.
+    """
+    found: list[DdlEvent] = []
+
+    def existing() -> set[TableName]:
+        tables = set(before())
+        for event in found:
+            for change in event.changes:
+                _follow(with_keys(change, key), tables)
+        return tables
+
+    for event in events:
+        found.append(replace(event, changes=tuple(qualified(event.changes, event.database, existing))))
+    return found
+
+
+def qualified(
+    changes: Sequence[SchemaChange], database: str, existing_tables: Callable[[], Set[TableName]]
+) -> list[SchemaChange]:
+    """The changes of a statement with the database of each name.
+
+    database: that of the message, may be empty. existing_tables: called only for a statement with such names. If several
+    tables match a name, or a table would be created in an unknown database, the changes become a `NotSupported` for each
+    table that they may be about.
+    """
+    existing, created = _unqualified(changes)
+    if not existing and not created:
+        return list(changes)
+    tables = existing_tables()
+    candidates = {name: _namesakes(name, tables) for name in sorted(existing)}
+    known = [{table.database for table in found} for found in candidates.values() if found]
+    databases = set.intersection(*known) if known else {database} - {""}
+    if len(databases) == 1 and (existing or database):
+        return [with_database(change, *databases) for change in changes]
+    names = [name for change in changes for name in change.names().touched if name.database]
+    names += [table for name in sorted(existing | created) for table in _namesakes(name, tables)]
+    typed = ", ".join(name.table for name in sorted(existing | created))
+    description = "; ".join(change.description() for change in changes)
+    reason = f"neither the message nor the statement names the database of {typed}: {description}"
+    return [NotSupported(reason, name) for name in dict.fromkeys(names)] or [NotSupported(reason)]
+
+
+def _unqualified(changes: Sequence[SchemaChange]) -> tuple[set[TableName], set[TableName]]:
+    existing, created = unqualified_names(changes)
+    for change in changes:
+        if isinstance(change, CreateTableAsSelect) and not change.database:
+            existing |= {name for name in queried_tables(change.query, "") if not name.database}
+    return existing, created
+
+
+def _namesakes(name: TableName, tables: Iterable[TableName]) -> list[TableName]:
+    """The tables of this name in any database, spelled the same if there are such."""
+    found = sorted(table for table in tables if table.table.lower() == name.table.lower())
+    return [table for table in found if table.table == name.table] or found

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import HELD, PENDING
-from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
 
@@ -36,7 +35,7 @@ def pending_statements(lake: Lake, selection: TableSelection) -> tuple[PendingSt
     excluded tables only."""
     rows = lake.read("ddl_history").where(F.col("status").isin(PENDING, HELD)).where("kind IS NOT NULL").collect()
     statuses = {(row["topic"], row["partition"], row["offset"]): row["status"] for row in rows}
-    included = IncludedDdl(selection, published_cut(lake).sources)
+    included = IncludedDdl(selection)
     return tuple(
         PendingStatement(
             event.position,

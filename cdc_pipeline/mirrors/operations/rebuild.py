@@ -207,7 +207,7 @@ class Rebuilder:
                 copy_inputs(self._lake, scratch, scope)
             # a table that fails again stays quarantined, unless it is chosen: then the rebuild fails
             waiting = (name for name in quarantined_tables(published.held) if not matches_any(str(name), patterns))
-            built = self._replay(scratch, scope, published, frozenset(waiting))
+            built = self._replay(scratch, scope, published, frozenset(map(self.maker.selection.key, waiting)))
             report = _scoped_report(replace(built, cut_id=published.cut_id + 1, streams=streams), scope, published)
             yield RebuiltTables(scratch, scope, report, published, abandoned or releases is not None, lake_state)
 
@@ -270,7 +270,9 @@ class Rebuilder:
         )
         decoded, decoded_changed = self._replace_decoded(rebuilt, commit)
         entries = published_entries(published, self._lake.paths)
-        kept = quarantined_tables(report.held)  # still quarantined: their mirrors stay as they are
+        # still quarantined: their mirrors stay as they are
+        kept, key = quarantined_tables(report.held), self.maker.selection.key
+        kept |= {entry.name for entry in (*entries, *report.mirrors) if key(entry.name) in set(map(key, kept))}
         before = {entry.name: entry for entry in entries if scope.covers(entry.name) and entry.name not in kept}
         after = {entry.name for entry in report.mirrors} - kept
         self._set_aside(rebuilt, kept)
@@ -333,8 +335,9 @@ class Rebuilder:
     def _rebuilt_names(self, scope: Scope) -> frozenset[TableName]:
         """The mirrors of the chosen tables, under all names that the tables had."""
         selection = self.maker.selection
-        names = (selection.mirror_name(name) for name in scope.tables or () if selection.includes(name))
-        return scope.mirrors.union(names)
+        names = {selection.mirror_name(name) for name in scope.tables or () if selection.includes(name)}
+        # breaches are stored by key
+        return scope.mirrors.union(names, map(selection.key, names))
 
     def _require_unchanged(self, rebuilt: RebuiltTables) -> None:
         """Raises TransientError if another run has written since the rebuild began, as it can on lakes without a lock."""
@@ -375,8 +378,7 @@ def _scoped_report(report: CutReport, scope: Scope, published: PublishedCut) -> 
     released_rows = published.held_rows - sum(table.rows for table in held)
     # earlier cuts have counted all other changes
     totals = replace(NO_CHANGES, changes=released_rows, pending=published.pending - released_rows)
-    others = {name: sources for name, sources in published.sources.items() if not scope.covers(name)}
-    return replace(report, held=held, totals=totals, sources={**others, **report.sources})
+    return replace(report, held=held, totals=totals)
 
 
 def _held_rows(held: Iterable[HeldTable]) -> set[tuple[TableName, int, bool]]:

@@ -6,12 +6,16 @@ creates one, with a gap for earlier rows. Changes of a source table of a merged 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
 from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+from cdc_pipeline.mirrors.planning.planner import Planner
+from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
+from cdc_pipeline.mysql.model.change_names import created_names, folded, table_names, with_keys, with_names
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
@@ -33,297 +37,181 @@ from cdc_pipeline.mysql.model.schema_changes import (
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
-    from cdc_pipeline.mirrors.settings.selection import Sources, TableSelection
-    from cdc_pipeline.mysql.model.schema_changes import Clause, SchemaChange
+    from cdc_pipeline.mirrors.model.state import MirrorState
+    from cdc_pipeline.mysql.model.schema_changes import SchemaChange, SourceTableChange
+
+
+class UpstreamDefinitions:
+    """The definitions of upstream's tables, mirrored or not, by DDL alone, at one point of the stream.
+
+    An excluded table has no mirror, but CREATE TABLE LIKE or RENAME may need its definition. A planner without rows computes
+    it from all statements so far.
+
+    past: returns the events of earlier cuts by key, each once, in order. Called only when a definition is needed, which is
+    rare.
+    """
+
+    def __init__(
+        self, past: Callable[[], Iterable[DdlEvent]], time_zone: str, selection: TableSelection = ALL_TABLES
+    ) -> None:
+        self._past = past
+        self._pending: list[DdlEvent] = []
+        self._is_complete = False
+        exact = TableSelection(case_sensitive=selection.case_sensitive)
+        self._draft = PlanDraft((), lambda name: None, frozenset(), 0, time_zone, selection=exact)
+
+    def follow(self, event: DdlEvent, change: SchemaChange) -> None:
+        """Moves on to the point after this change."""
+        self._pending.append(replace(event, changes=(change,), created=()))
+
+    def definition(self, name: TableName) -> MirrorState | None:
+        """The table as its mirror would be defined at this point; None if unknown."""
+        if not self._is_complete:
+            self._is_complete, self._pending = True, [*self._past(), *self._pending]
+        Planner(self._draft).plan(self._pending)
+        self._pending = []
+        state = self._draft.state(name)
+        return None if state is None or state.inferred or not state.schema.columns else state
 
 
 @dataclass(frozen=True)
 class IncludedDdl:
-    """Translates the events of one stream."""
+    """Translates the events of one stream to events with the keys of mirrors."""
 
     selection: TableSelection
-    sources: Sources = field(default_factory=dict)
-    """The known source tables of each mirror."""
     definitions: UpstreamDefinitions | None = None
     """The definitions of upstream's tables, excluded ones included. None: all are unknown."""
 
     def mirrored_event(self, event: DdlEvent) -> DdlEvent:
         """The event with its changes of mirrors; without changes if it concerns excluded tables only."""
+        created = (_as_sent(name, event) for name in created_names(event.changes))
+        names = tuple((self.selection.mirror_key(name), name) for name in created if self.selection.includes(name))
+        keyed = [with_keys(change, self.selection.key) for change in event.changes]
+        event = replace(event, changes=tuple(keyed), created=names)
         if self.selection.is_identity:
             return event
-        statement = _Statement(self, _transient_names(event, self.selection))
-        changes: list[SchemaChange] = []
-        notes: list[str] = []
-        for change in event.changes:
+        mirrored: list[SchemaChange] = []
+        for change in keyed:
             if self.definitions is not None:
                 self.definitions.follow(event, change)
-            mirrored, more_notes = statement.mirrored(change)
-            changes += mirrored
-            notes += more_notes
-        return replace(event, changes=tuple(changes), notes=tuple(notes))
+            mirrored += self._mirrored(change)
+        return replace(event, changes=tuple(mirrored))
 
-    def created_tables(self, event: DdlEvent) -> list[TableName]:
-        """The included tables, by upstream's names, that the event creates, renames or restores."""
-        names = (name for change in event.changes for name in _appearing(change))
-        return [name for name in names if self.selection.includes(name)]
-
-
-def _appearing(change: SchemaChange) -> tuple[TableName, ...]:
-    if isinstance(change, NotSupported) and change.creates and change.name is not None:
-        return (change.name,)
-    return (*change.names().added, *change.names().recovered)
-
-
-def _transient_names(event: DdlEvent, selection: TableSelection) -> frozenset[TableName]:
-    """Excluded names that a table has only between two RENAMEs of one statement, as in a swap of two tables."""
-    found, taken = set(), set()
-    for change in event.changes:
-        if isinstance(change, RenameTable):
-            if change.name in taken:
-                found.add(change.name)
-            if not selection.includes(change.new_name):
-                taken.add(change.new_name)
-    return frozenset(found)
-
-
-_Translated = tuple[list["SchemaChange"], list[str]]
-"""Changes of mirrors, and notes for the outcome of the event."""
-_NOTHING: _Translated = ([], [])
-
-
-@dataclass(frozen=True)
-class _Statement:
-    """Translates the changes of one event."""
-
-    ddl: IncludedDdl
-    transient: frozenset[TableName]
-    """The names of `_transient_names`."""
-    merged: dict[TableName, TableName] = field(default_factory=dict)
-    """Transient name → the merged mirror of its table."""
-
-    def _merged_into(self, name: TableName) -> TableName | None:
-        """The merged mirror of a source table; None for a table with a mirror of its own."""
-        selection = self.ddl.selection
-        if name in self.transient:
-            return self.merged.get(name)
-        return selection.mirror_name(name) if selection.merges(name) else None
-
-    def _is_in(self, name: TableName) -> bool:
-        return name in self.transient or self.ddl.selection.includes(name)
-
-    def _routed(self, name: TableName) -> TableName:
-        if name in self.transient:
-            return TableName(name.database, f"{name.table}__between_renames")  # no mirror's own
-        return self.ddl.selection.mirror_name(name)
-
-    def mirrored(self, change: SchemaChange) -> _Translated:
+    def _mirrored(self, change: SchemaChange) -> list[SchemaChange]:
+        names, is_in = table_names(change), self.selection.includes
+        if isinstance(change, RecoverDatabase) and (self.selection.routes or change.new_database is not None):
+            return [NotSupported(f"{change.description()}: not all of its tables are included under their own names")]
+        if not names:
+            return [change]
+        if not any(map(is_in, names)):
+            return [replace(change, name=None)] if isinstance(change, NotSupported) and change.everywhere else []
+        if not isinstance(change, CreateTableAsSelect) and self._have_own_mirrors(*names):
+            return [self._own(change)]
         match change:
-            case NoTableEffect():
-                return [change], []
-            case DropDatabase() | RecoverDatabase():
-                return self._of_database(change), []
-            case NotSupported():
-                return self._not_supported(change), []
+            case RenameTable():
+                return self._renamed(change.name, change.new_name)
             case AlterTable():
                 return self._altered(change)
-            case RenameTable():
-                return self._renamed(change, change.name, change.new_name)
             case RecoverTable():
-                return self._recovered(change)
+                target = change.new_name or change.name
+                return self._created(target, f"{target} was recovered from {change.name}, {_MISSING}")
             case CreateTableLike():
-                return (self._like(change), []) if self._is_in(change.name) else _NOTHING
+                unknown = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
+                return self._created(change.name, unknown, if_not_exists=change.if_not_exists, lacks_rows=False)
             case CreateTableAsSelect():
-                return (self._as_select(change), []) if self._is_in(change.name) else _NOTHING
-            case CreateTable() | TruncateTable() | DropTable():
-                return ([self._named(change)], []) if self._is_in(change.name) else _NOTHING
-            case OfSourceTable():
-                raise AssertionError(
-                    f"{change.name}: expected a change by upstream's table names, found one of a merged mirror"
-                )
+                return self._as_select(change)
+            case CreateTable() | TruncateTable() | DropTable() | NotSupported():
+                return [self._of_source(change)]
+            case NoTableEffect() | DropDatabase() | RecoverDatabase() | OfSourceTable():
+                raise AssertionError(f"{change.description()} names no table of upstream")
             case _:
                 assert_never(change)
 
-    def _named(self, change: CreateTable | TruncateTable | DropTable | NotSupported) -> SchemaChange:
-        """The change under the name of the table's mirror."""
+    def _have_own_mirrors(self, *names: TableName) -> bool:
+        """Whether all of the tables are included, and none is merged with others."""
+        return all(self.selection.includes(name) and not self.selection.merges(name) for name in names)
+
+    def _own(self, change: SchemaChange) -> SchemaChange:
+        """The change of tables with mirrors of their own."""
+        return with_names(change, self.selection.mirror_key, self.selection.mirror_key)
+
+    def _of_source(self, change: SourceTableChange) -> SchemaChange:
+        """The change of one included table, which may be merged."""
         assert change.name is not None
-        mirror = self._merged_into(change.name)
-        return (
-            replace(change, name=self._routed(change.name))
-            if mirror is None
-            else OfSourceTable(mirror, change.name, change)
-        )
+        if self.selection.merges(change.name):
+            return OfSourceTable(self.selection.mirror_key(change.name), change.name, change)
+        return self._own(change)
 
-    def _of_database(self, change: DropDatabase | RecoverDatabase) -> list[SchemaChange]:
-        selection = self.ddl.selection
-        if isinstance(change, RecoverDatabase):
-            if not selection.routes and change.new_database is None:
-                return [change]
-            return [NotSupported(f"{change.description()}: not all of its tables are included under their own names")]
-        if not selection.routes:
-            return [change]
-        own = {
-            source: mirror
-            for mirror, sources in self.ddl.sources.items()
-            for source in sources
-            if source.database == change.database
-        }
-        tables = frozenset(mirror for source, mirror in own.items() if self._merged_into(source) is None)
-        merged = [self._named(DropTable(source)) for source in sorted(own) if self._merged_into(source) is not None]
-        return [*([replace(change, tables=tables)] if tables or not merged else []), *merged]
-
-    def _not_supported(self, change: NotSupported) -> list[SchemaChange]:
-        if change.name is None:
-            return [change]
-        if self._is_in(change.name):
-            return [self._named(change)]
-        return [replace(change, name=None)] if change.everywhere else []
-
-    # ---- RENAME, RECOVER
-
-    def _renamed(self, change: RenameTable | AlterTable, old: TableName, new: TableName) -> _Translated:
-        mirror = self._merged_into(old)
-        if new in self.transient and mirror is not None:
-            self.merged[new] = mirror
-        if mirror is not None or self._merged_into(new) is not None:
-            return self._renamed_merged(old, new)
-        if self._is_in(old) and self._is_in(new):
-            return [RenameTable(self._routed(old), self._routed(new))], []
-        if self._is_in(old):
-            note = f"{old} was renamed to {new}, which is not included: its mirror is dropped"
-            return [DropTable(self._routed(old))], [note]
-        if not self._is_in(new):
-            return _NOTHING
-        return self._created(new, f"it was renamed from {old}, which is not included: {_MISSING}"), []
-
-    def _renamed_merged(self, old: TableName, new: TableName) -> _Translated:
-        """A RENAME where one or both names belong to a merged mirror: rows are kept only within one mirror."""
-        mirror, target = self._merged_into(old), self._merged_into(new)
-        if mirror is not None and mirror == target:
-            return [OfSourceTable(mirror, old, RenameTable(old, new))], []
-        changes: list[SchemaChange] = []
-        notes: list[str] = []
-        if self._is_in(old):
-            changes.append(self._named(DropTable(old)))
-            notes.append(f"{old} was renamed to {new}: its rows are deleted as by a DROP")
-        if self._is_in(new):
-            reason = "earlier rows are missing, because rows of merged tables do not move between mirrors"
-            changes += self._created(new, f"{new} was renamed from {old}: {reason}")
-        return changes, notes
+    def _renamed(self, old: TableName, new: TableName) -> list[SchemaChange]:
+        """A RENAME where a name is excluded or merged: rows are kept only within one merged mirror."""
+        is_in, mirror_key = self.selection.includes, self.selection.mirror_key
+        if self.selection.merges(old) and self.selection.merges(new) and mirror_key(old) == mirror_key(new):
+            return [self._of_source(RenameTable(old, new))]
+        if self._have_own_mirrors(old, new):
+            return [self._own(RenameTable(old, new))]
+        dropped = [self._of_source(DropTable(old))] if is_in(old) else []
+        return [*dropped, *self._created(new, f"{new} was renamed from {old}, {_MISSING}")]
 
     def _created(
         self, name: TableName, unknown: str, *, if_not_exists: bool = False, lacks_rows: bool = True
     ) -> list[SchemaChange]:
-        """A table that is created from an excluded one: with its definition, or, if that is unknown, refused.
+        """A table that is created from an excluded or merged one: with its definition, or, if that is unknown, refused.
 
         unknown: the reason of the gap or refusal.
         """
-        state = None if self.ddl.definitions is None else self.ddl.definitions.definition(name)
+        if not self.selection.includes(name):
+            return []
+        state = None if self.definitions is None else self.definitions.definition(name)
         if state is None:
-            return [self._named(NotSupported(unknown, name, creates=True))]
+            return [self._of_source(NotSupported(unknown, name, creates=True))]
         gaps = (*state.gaps, Gap(GapKind.NOT_INCLUDED_BEFORE, unknown)) if lacks_rows else state.gaps
-        return [self._named(CreateTable(name, state.schema, if_not_exists, gaps))]
-
-    def _recovered(self, change: RecoverTable) -> _Translated:
-        target = change.new_name or change.name
-        if not self._is_in(target):
-            note = f"{change.name} was recovered as {target}, which is not included"
-            return [], [note] if self._is_in(change.name) else []
-        if self._merged_into(change.name) is not None or self._merged_into(target) is not None:
-            unknown = f"{change.name} was recovered without rows: a merged mirror keeps no rows of dropped tables"
-            return self._created(target, unknown), []
-        if self._is_in(change.name):
-            new_name = None if change.new_name is None else self._routed(change.new_name)
-            return [replace(change, name=self._routed(change.name), new_name=new_name)], []
-        return self._created(target, f"it was recovered from {change.name}, which is not included: {_MISSING}"), []
-
-    # ---- CREATE TABLE LIKE, CREATE TABLE SELECT
-
-    def _like(self, change: CreateTableLike) -> list[SchemaChange]:
-        merged = self._merged_into(change.name) is not None or self._merged_into(change.source) is not None
-        if self._is_in(change.source) and not merged:
-            return [replace(change, name=self._routed(change.name), source=self._routed(change.source))]
-        which = "whose definition is unknown" if merged else "which is not included and whose definition is unknown"
-        unknown = f"CREATE TABLE LIKE {change.source}, {which}"
-        return self._created(change.name, unknown, if_not_exists=change.if_not_exists, lacks_rows=False)
+        return [self._of_source(CreateTable(name, state.schema, if_not_exists, gaps))]
 
     def _as_select(self, change: CreateTableAsSelect) -> list[SchemaChange]:
-        if not self.ddl.selection.routes and (
-            self.ddl.definitions is None or not self.ddl.definitions.definition(change.name)
-        ):
+        is_known = self.definitions is not None and self.definitions.definition(change.name) is not None
+        if not self.selection.routes and not is_known and self.selection.includes(change.name):
             return [change]  # the planner may know the definitions: the mirrors have upstream's names
         unknown = f"its rows come from a query on tables with unknown definitions: {change.query}"
         # its definition has the gap of its first rows already
         return self._created(change.name, unknown, if_not_exists=change.if_not_exists, lacks_rows=False)
 
-    # ---- ALTER TABLE
-
-    def _altered(self, change: AlterTable) -> _Translated:
+    def _altered(self, change: AlterTable) -> list[SchemaChange]:
+        """An ALTER TABLE where a table is excluded or merged: no rows are exchanged with it."""
         target = next((clause.name for clause in change.clauses if isinstance(clause, RenameTo)), change.name)
-        exchanged = [clause for clause in change.clauses if isinstance(clause, ExchangePartition)]
-        if any(map(self._merged_into, (change.name, target, *(clause.table for clause in exchanged)))):
-            return self._altered_merged(change, target, [clause.table for clause in exchanged])
-        if self._is_in(change.name) and self._is_in(target):
-            clauses = tuple(map(self._clause, change.clauses))
-            return [AlterTable(self._routed(change.name), clauses)], []
-        if target != change.name and (self._is_in(change.name) or self._is_in(target)):
-            return self._renamed(change, change.name, target)
-        return [
-            AlterTable(self._routed(clause.table), (_unknown_rows(change.name),))
-            for clause in exchanged
-            if self._is_in(clause.table)
-        ], []
-
-    def _altered_merged(self, change: AlterTable, target: TableName, exchanged: list[TableName]) -> _Translated:
-        """An ALTER TABLE where one of the tables belongs to a merged mirror: EXCHANGE PARTITION is refused."""
-        changes: list[SchemaChange] = []
-        notes: list[str] = []
-        if self._is_in(change.name):
-            mirror = self._merged_into(change.name)
-            clauses = tuple(
-                _rows_not_exchanged(clause.table) if isinstance(clause, ExchangePartition) else clause
-                for clause in change.clauses
-                if not isinstance(clause, RenameTo)
-            )
-            altered = AlterTable(self._routed(change.name) if mirror is None else change.name, clauses)
-            if clauses:
-                changes.append(altered if mirror is None else OfSourceTable(mirror, change.name, altered))
-        for other in exchanged:
-            if self._is_in(other):
-                mirror = self._merged_into(other)
-                altered = AlterTable(
-                    self._routed(other) if mirror is None else other, (_rows_not_exchanged(change.name),)
-                )
-                changes.append(altered if mirror is None else OfSourceTable(mirror, other, altered))
-        if target != change.name:
-            renamed, notes = self._renamed(change, change.name, target)
-            changes += renamed
-        return changes, notes
-
-    def _clause(self, clause: Clause) -> Clause:
-        if isinstance(clause, RenameTo):
-            return RenameTo(self._routed(clause.name))
-        if isinstance(clause, ExchangePartition):
-            if not self._is_in(clause.table):
-                return _unknown_rows(clause.table)
-            return replace(clause, table=self._routed(clause.table))
-        return clause
+        exchanged = [clause.table for clause in change.clauses if isinstance(clause, ExchangePartition)]
+        refused = [other for other in exchanged if not self._have_own_mirrors(change.name, other)]
+        clauses = tuple(
+            _not_exchanged(clause.table)
+            if isinstance(clause, ExchangePartition) and clause.table in refused
+            else clause
+            for clause in change.clauses
+            if not isinstance(clause, RenameTo)
+        )
+        parts = [AlterTable(change.name, clauses)] if clauses else []
+        parts += [AlterTable(other, (_not_exchanged(change.name),)) for other in refused]
+        found = [self._of_source(part) for part in parts if self.selection.includes(part.name)]
+        return [*found, *(self._renamed(change.name, target) if target != change.name else [])]
 
 
-_MISSING = "earlier rows are missing; include both tables and rebuild to add them"
+_MISSING = (
+    "which is excluded or merged: earlier rows are missing; include both, without merging, and rebuild to add them"
+)
 
 
-def _rows_not_exchanged(other: TableName) -> NotSupportedClause:
-    return NotSupportedClause(
-        f"EXCHANGE PARTITION with {other}: rows of merged tables cannot be exchanged", of_rows=True
-    )
+def _not_exchanged(other: TableName) -> NotSupportedClause:
+    what = f"EXCHANGE PARTITION with {other}: its rows are unknown, because a table is excluded or merged"
+    return NotSupportedClause(what, of_rows=True)
 
 
-def _unknown_rows(other: TableName) -> NotSupportedClause:
-    return NotSupportedClause(
-        f"EXCHANGE PARTITION with {other}, which is not included: its rows are unknown", of_rows=True
-    )
+def _as_sent(name: TableName, event: DdlEvent) -> TableName:
+    """The name as the message spells it, if it has the name: statements may spell it in any case."""
+    if folded(name) == folded(TableName(event.database, event.table)):
+        return TableName(event.database, event.table)
+    is_in_database = name.database.lower() == event.database.lower()
+    return replace(name, database=event.database) if is_in_database else name
 
 
 def exclusion_reason(event: DdlEvent) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 UNSEEN_TABLES = Gap(GapKind.UNSEEN_TABLES, f"for some source tables, {UNSEEN_START.detail}")
-"""The gap of a merged mirror with rows of tables without a CREATE TABLE in the stream. `Shard.since` is set for these."""
+"""The gap of a merged mirror with rows of tables without a CREATE TABLE in the stream."""
 
 
 def with_sources(state: MirrorState, sources: Iterable[SourceTable]) -> MirrorState:
@@ -59,6 +59,13 @@ def reserved_column_error(table: TableName) -> DeclarationError:
         f"routes: {table} has a column {' or '.join(SOURCE_NAMES)} itself and cannot be merged: a merged mirror stores the "
         "source table of each row in columns of these names. Nothing was changed. Route it without merge, or exclude it"
     )
+
+
+def require_free_names(groups: Iterable[RowGroup]) -> None:
+    """Raises DeclarationError if rows of a merged table have a column with the name of one that merging adds."""
+    for group in groups:
+        if group.source is not None and conflicting_columns(set(group.columns).difference(SOURCE_NAMES)):
+            raise reserved_column_error(group.source)
 
 
 def with_rows(state: MirrorState, groups: Sequence[RowGroup]) -> MirrorState:

@@ -125,6 +125,7 @@ class MergedTablePlanner:
     def _create(
         self, mirror: TableName, name: TableName, change: CreateTable, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
+        self._draft.require_same_table(mirror)
         state, source = self._draft.state(mirror), SourceTable(name, change.schema)
         known = None if state is None else state.source_table(name)
         gaps = self._tables.gaps_of_start(change, event) if known is None else change.gaps

@@ -6,10 +6,13 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
+from cdc_pipeline.errors import DeclarationError
+from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.mirrors.model.computed_columns import merged_columns
 from cdc_pipeline.mirrors.model.masks import stale_hash_gaps
 from cdc_pipeline.mirrors.model.row_key import key_columns
-from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
+from cdc_pipeline.mirrors.model.state import DELETED, MirrorState, name_gap
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
     ChangeColumns,
@@ -20,12 +23,13 @@ from cdc_pipeline.mirrors.model.steps import (
     Step,
     UpdateState,
 )
-from cdc_pipeline.mirrors.planning.column_spellings import column_spellings, with_spellings
 from cdc_pipeline.mirrors.planning.inferred_schema import (
+    column_spellings,
     inferred_schema,
     undeclared_column_gaps,
     unseen_start,
     widened_schema,
+    with_spellings,
 )
 from cdc_pipeline.mirrors.planning.lacking_columns import (
     computed_columns,
@@ -34,15 +38,17 @@ from cdc_pipeline.mirrors.planning.lacking_columns import (
     unknown_columns,
     unsure_update_gaps,
 )
-from cdc_pipeline.mirrors.planning.merged_definitions import with_lacking_columns, with_rows
+from cdc_pipeline.mirrors.planning.merged_definitions import require_free_names, with_lacking_columns, with_rows
 from cdc_pipeline.mirrors.planning.soft_delete_plans import (
     columns_in_no_row,
     columns_missing_in_deletes,
     key_after_alter,
 )
 from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED, ColumnRules
+from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.mysql.ddl.evolution import row_shape
 from cdc_pipeline.mysql.expressions.conversions import absent_column_gaps, replace_type_gaps
+from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema, origins_by_name
 
 if TYPE_CHECKING:
@@ -58,11 +64,14 @@ if TYPE_CHECKING:
 class PlanDraft:
     """The planners apply each DDL event to it, in stream order, and append steps.
 
-    lookup: returns the mirror as the last cut left it.
+    Mirrors are found by their keys, or by a name of the same key (`TableSelection.key`).
+
+    lookup: returns the mirror of this key as the last cut left it.
     known: the names of the mirrors of that cut.
     time_zone: the zone in which the encoder prints TIMESTAMP values.
     rules: the column rules for mirrors that the plan creates.
     keys: `database.table` → the columns that identify a row, for tables without a key in their definition.
+    selection: names the mirrors that rows create.
     """
 
     def __init__(
@@ -74,12 +83,17 @@ class PlanDraft:
         time_zone: str,
         rules: ColumnRules | None = None,
         keys: Mapping[str, tuple[str, ...]] | None = None,
+        selection: TableSelection = ALL_TABLES,
     ) -> None:
         self._groups: dict[TableName, dict[int, list[RowGroup]]] = defaultdict(lambda: defaultdict(list))
         for group in groups:
             self._groups[group.name][group.segment].append(group)
         self._lookup = lookup
-        self._known = known
+        self._selection = selection
+        self._key = selection.key
+        self._known = frozenset(map(selection.key, known))
+        self._upstream: dict[TableName, TableName] = {}
+        """Key → upstream's name of the table that a mirror of this key gets."""
         self._cut_id = cut_id
         self.time_zone = time_zone
         self._rules = rules or ColumnRules()
@@ -93,6 +107,7 @@ class PlanDraft:
 
     def state(self, name: TableName) -> MirrorState | None:
         """The mirror of that name at this point; None if there is none. Raises MaskSaltError if its salt differs."""
+        name = self._key(name)
         if name not in self._states:
             found = self._states[name] = self._lookup(name)
             if found is not None:
@@ -100,15 +115,60 @@ class PlanDraft:
         return self._states[name]
 
     def set_state(self, state: MirrorState) -> None:
-        self._states[state.name] = state
+        self._states[self._key(state.name)] = state
 
     def remove(self, name: TableName) -> None:
-        self._states[name] = None
+        self._states[self._key(name)] = None
 
-    def rename(self, state: MirrorState, new_name: TableName) -> MirrorState:
-        """Renames the mirror. Returns its state."""
-        renamed = replace(state, name=new_name)
-        self.steps.append(RenameMirror(state, renamed))
+    def name_tables(self, tables: Iterable[tuple[TableName, TableName]]) -> None:
+        """Sets which tables the next mirrors of these keys get: pairs of key and upstream's name."""
+        self._upstream.update(tables)
+
+    def require_same_table(self, key: TableName, names: Iterable[TableName] = ()) -> None:
+        """Raises DeclarationError if the mirror has another table than these (or its next one), and no route merges them."""
+        state, following = self.state(key), self._upstream.get(key)
+        tables = [*(() if state is None else state.upstream_tables), *(names or ([following] if following else []))]
+        found = {self._key(name): name for name in tables}
+        if len(found) > 1 and not all(map(self._selection.merges, tables)):
+            first, second, *_ = sorted(found.values())
+            raise DeclarationError(
+                f"routes: {first} and {second} would both be mirrored as {key}, and their routes do not merge tables. No "
+                "mirror was changed. Route or exclude one of them, or set merge: true on the routes of all"
+            )
+
+    def upstream_tables(self, key: TableName) -> list[TableName]:
+        """The keys of the upstream tables of a mirror, also of one that pending rows create."""
+        state = self.state(key)
+        found = {name for group in self._pending_groups(key) for name in group.spelled}
+        if state is not None:
+            found.update(state.upstream_tables)
+        return sorted(map(self._key, found or {key}))
+
+    def is_merged(self, key: TableName) -> bool:
+        """Whether the mirror merges tables, also one that pending rows create."""
+        state = self.state(key)
+        is_merged = any(group.source is not None for group in self._pending_groups(key))
+        return is_merged if state is None else state.source_tables is not None
+
+    def _pending_groups(self, key: TableName) -> list[RowGroup]:
+        return [group for segment in self._pending_segments(key) for group in self._groups[key][segment]]
+
+    def named(self, state: MirrorState, upstream: TableName | None = None) -> MirrorState:
+        """The state with the name that the mirror of this table (or of its next one) gets by the route."""
+        upstream = upstream or self._upstream.get(self._key(state.name))
+        if upstream is None:
+            return state
+        name = self._selection.mirror_name(upstream)
+        is_routed = name != upstream and state.source_tables is None
+        return replace(state, name=name, upstream=upstream if is_routed else None)
+
+    def rename(self, state: MirrorState, new_name: TableName, upstream: TableName | None = None) -> MirrorState:
+        """Renames the mirror as `named`. Returns its state."""
+        renamed = self.named(replace(state, name=new_name), upstream)
+        if renamed.name != state.name:
+            self.steps.append(RenameMirror(state, renamed))
+        elif renamed != state:
+            self.steps.append(UpdateState(renamed))
         self.remove(state.name)
         self.set_state(renamed)
         return renamed
@@ -121,8 +181,9 @@ class PlanDraft:
         """The names of the mirrors that exist at this point, sorted."""
         return sorted(name for name in {*self._known, *self._groups, *self._states} if self.exists(name))
 
-    def create(self, state: MirrorState) -> MirrorState:
-        """Creates the mirror with the columns and masks of the rules. Returns its state."""
+    def create(self, state: MirrorState, upstream: TableName | None = None) -> MirrorState:
+        """Creates the mirror, with the columns and masks of the rules, as `named`. Returns its state."""
+        state = self.named(state, upstream)
         declared = replace(state, metadata=self._rules.metadata, computed=self._rules.computed_for(state))
         created = self._rules.with_masks(declared, {})
         created = self._rules.with_soft_delete(created, self.key(created))
@@ -264,13 +325,13 @@ class PlanDraft:
 
     def _pending_segments(self, name: TableName, *, everything: bool = False) -> list[int]:
         """The segments without a step that lie before this point, or (`everything`) all."""
-        segments = self._groups.get(name, {})
+        segments = self._groups.get(self._key(name), {})
         return sorted(segment for segment in segments if everything or segment <= self._passed_events[name])
 
     def discard_rows(self, name: TableName, *, everything: bool = False) -> None:
         """Discards the pending rows of the name that lie before this point, or (`everything`) all."""
         for segment in self._pending_segments(name, everything=everything):
-            del self._groups[name][segment]
+            del self._groups[self._key(name)][segment]
 
     def names_with_rows(self) -> list[TableName]:
         """The names with rows."""
@@ -281,13 +342,16 @@ class PlanDraft:
 
         Creates the mirror if it does not exist.
         """
+        name = self._key(name)
         segments = self._pending_segments(name, everything=everything)
         if not segments:
             return
         groups = [group for segment in segments for group in self._groups[name].pop(segment)]
+        require_free_names(groups)
         spellings = column_spellings(groups, self.state(name))
         groups = [with_spellings(group, spellings) for group in groups] if spellings else groups
         state = self._make_keys_unique(self._fit_state(name, groups))
+        state = self._take_name_of_rows(name, state, groups)
         if state.source_tables is not None:
             groups = [with_lacking_columns(group, state) for group in groups]
         key = self.key(state)
@@ -322,6 +386,26 @@ class PlanDraft:
         if not key:
             self.add_gaps(name, *unsure_update_gaps(groups))
 
+    def _take_name_of_rows(self, key: TableName, state: MirrorState, groups: Iterable[RowGroup]) -> MirrorState:
+        """Renames the mirror as rows of MySQL spell it: in lower case with `lower_case_table_names=1`.
+
+        Adds a gap if they show two tables. Returns the mirror's state.
+        """
+        starts_with_rows = state.inferred and any(gap.kind is GapKind.UNSEEN_START for gap in state.gaps)
+        names: dict[TableName | None, set[TableName]] = defaultdict(set)
+        for group in groups:
+            if not dialect_has_trait(group.dialect, Trait.FROM_TIDB):
+                names[group.source].update(group.spelled)
+        for source, found in names.items():
+            name = min(found, default=None)
+            is_same = name is None or source is not None or self._selection.mirror_name(name) == state.name
+            if name is not None and not is_same and len(found) == 1 and name == folded(name) and not starts_with_rows:
+                return self.rename(state, key, name)
+            # several names, or another one than that of former rows, or than a definition with other capital letters
+            if len(found) > 1 or not is_same:
+                self.add_gaps(key, name_gap(*found, *([] if is_same else [state.name])))
+        return self.state(key) or state
+
     def _make_keys_unique(self, state: MirrorState) -> MirrorState:
         """Ensures, before rows are merged by key, that no two rows of a soft-delete mirror share a key.
 
@@ -338,13 +422,17 @@ class PlanDraft:
     def _fit_state(self, name: TableName, groups: list[RowGroup]) -> MirrorState:
         """Creates the mirror, or adds the columns that the rows have and no DDL declared. Returns its state."""
         state = self.state(name)
+        tables = [table for group in groups for table in group.spelled]
+        upstream = tables[0] if tables else None
+        if tables:
+            self.require_same_table(name, tables)
         if groups[0].source is not None:
-            return self._fit_merged(name, state, groups)
+            return self._fit_merged(name, state, groups, upstream)
         if state is None:
             schema = inferred_schema(groups)
             state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", schema, True)
             state = replace(state, gaps=replace_type_gaps((), schema.columns))
-            return self.create(state.with_gaps(unseen_start(groups)))
+            return self.create(state.with_gaps(unseen_start(groups)), upstream)
         if state.inferred and not state.schema.columns:
             schema = inferred_schema(groups)
             wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
@@ -354,13 +442,15 @@ class PlanDraft:
             return state
         return self.change_columns(state, wider, origins_by_name(state.schema, wider.schema.columns))
 
-    def _fit_merged(self, name: TableName, state: MirrorState | None, groups: list[RowGroup]) -> MirrorState:
+    def _fit_merged(
+        self, name: TableName, state: MirrorState | None, groups: list[RowGroup], upstream: TableName | None
+    ) -> MirrorState:
         """As `_fit_state`, for a merged mirror."""
         before = state or MirrorState(
             name, f"{name}@cut{self._cut_id}.{len(self.steps)}", TableSchema(()), source_tables=()
         )
         fitting = with_rows(before, groups)
-        return self.create(fitting) if state is None else self.change_merged(before, fitting)
+        return self.create(fitting, upstream) if state is None else self.change_merged(before, fitting)
 
     def change_merged(self, before: MirrorState, after: MirrorState) -> MirrorState:
         """Changes a merged mirror, whose columns keep their names. Returns its state."""

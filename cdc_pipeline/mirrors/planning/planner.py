@@ -115,7 +115,8 @@ class Planner:
         events = list(events)
         self._recovery.expect(change for event in events for change in event.changes)
         for event in events:
-            outcome = DdlOutcome(NO_EFFECT, list(event.notes))
+            self._draft.name_tables(event.created)
+            outcome = DdlOutcome(NO_EFFECT)
             for change in event.changes:
                 self.tables = change.names().touched or change.names().read
                 for old, new in change.names().renamed:
@@ -138,7 +139,11 @@ class Planner:
             self.tables = (name,)
             self._draft.add_gaps(name, *gaps)
         self.tables = ()
-        return CutPlan(coalesced(self._draft.steps), outcomes, tuple(self._held.values()), self._held_from)
+        states = {name: self._draft.state(name) for name in self._held}
+        held = (
+            replace(table, name=state.name) if (state := states[name]) else table for name, table in self._held.items()
+        )
+        return CutPlan(coalesced(self._draft.steps), outcomes, tuple(held), self._held_from)
 
     # ---- ddl_policy
 
@@ -213,15 +218,18 @@ class Planner:
 
     def _drop_database(self, change: DropDatabase, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Drops the tables of the database one by one, or holds those with `ddl_policy: hold`."""
-        for name in [name for name in self._draft.names() if change.drops(name)]:
-            state = self._draft.state(name)
-            if state is not None and state.retired:
+        for name in self._draft.names():
+            state, tables = self._draft.state(name), [*filter(change.drops, self._draft.upstream_tables(name))]
+            if not tables or (state is not None and state.retired):
                 continue
             self.tables = (name,)
             if name in self._held:
                 self._hold(name, self._held[name], event, outcome)
             elif self._holds(name) and event.position not in self._permissions.permitted:
                 self._hold(name, self._held_before(name, event), event, outcome)
+            elif self._draft.is_merged(name):
+                for table in tables:
+                    self._merged_tables.plan(OfSourceTable(name, table, DropTable(table)), event, outcome)
             else:
                 # no statement names the table, so that all its rows lie in one segment; rows after the DROP follow a CREATE
                 self._tables.drop(name, event, outcome)

@@ -60,6 +60,7 @@ class RecoveryPlanner:
             self._ended_in(name.database).append(EndedTable(name, ddl_id, state))
 
     def _ended_in(self, database: str) -> list[EndedTable]:
+        database = database.lower()
         if database not in self._ended:
             self._ended[database] = list(self._earlier(database))
         return self._ended[database]
@@ -84,7 +85,8 @@ class RecoveryPlanner:
         dropped = [table for table in self._ended_before(event, database) if table.state]
         last = max((table.time for table in dropped), default=None)
         for table in [table for table in dropped if table.time == last]:
-            target = TableName(new_database or database, table.name.table)
+            former = table.state.former_name if table.state else table.name
+            target = replace(former, database=new_database or former.database)
             # pending rows do not show that it exists: without a statement that names the table, one segment has all its rows
             if self._draft.state(target) is not None:
                 reason = f"{table.name} cannot be recovered as {target}: {target} exists"
@@ -100,7 +102,7 @@ class RecoveryPlanner:
         if kept is None or not self._draft.has_salt(kept):
             self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, event, outcome)
             return
-        state = replace(kept, name=target, retired=None)
+        state = self._draft.named(replace(kept, name=target, retired=None))
         self._draft.steps.append(RenameMirror(kept, state, table.ddl_id if kept.retired is None else None))
         if kept.retired is not None:
             self._draft.remove(kept.name)

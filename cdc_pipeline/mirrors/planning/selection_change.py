@@ -6,7 +6,7 @@ another route is renamed. A newly included table starts with the next rows and h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import Gap, GapKind
@@ -21,35 +21,38 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-    from cdc_pipeline.mirrors.settings.selection import Sources, TableSelection
+    from cdc_pipeline.mirrors.settings.selection import TableSelection
     from cdc_pipeline.mysql.model.table import TableName
 
 
 @dataclass(frozen=True)
 class SelectionChange:
-    """The mirrors that the new selection drops, renames and creates."""
+    """The mirrors that the new selection drops, renames and creates, by key."""
 
     dropped: Mapping[TableName, str]
     """Mirror → the reason."""
     renamed: Mapping[TableName, TableName]
-    """Old → new name, in an order in which each new name is free."""
+    """Old → new key, in an order in which each new key is free."""
     created: tuple[TableName, ...] = ()
     """Tables, by upstream's names, without a mirror."""
+    names: Mapping[TableName, TableName] = field(default_factory=dict)
+    """New key → upstream's name of the renamed mirrors."""
 
     @staticmethod
     def from_selections(
-        tables: Sources,
+        tables: Mapping[TableName, tuple[TableName, ...]],
         existing: Collection[TableName],
         before: TableSelection,
         now: TableSelection,
     ) -> SelectionChange:
         """The change from the selection `before` to `now`.
 
-        tables: the mirrors of the last cut, each with its source tables.
+        tables: the mirrors of the last cut, each with its upstream tables.
         existing: upstream's tables at that cut.
         """
+        tables = {now.key(mirror): found for mirror, found in tables.items()}
         merged = {
-            mirror: [source for source in found if source in existing] or list(found)
+            mirror: found
             for mirror, found in tables.items()
             if any(before.merges(source) or now.merges(source) for source in found)
         }
@@ -57,7 +60,7 @@ class SelectionChange:
         dropped = {
             mirror: f"{source} is no longer included" for mirror, source in sources.items() if not now.includes(source)
         }
-        targets = {mirror: now.mirror_name(source) for mirror, source in sources.items() if mirror not in dropped}
+        targets = {mirror: now.mirror_key(source) for mirror, source in sources.items() if mirror not in dropped}
         # rows of merged tables do not move between mirrors
         rebuilt = {mirror: found for mirror, found in merged.items() if not _stays(mirror, found, before, now)}
         dropped.update(dict.fromkeys(rebuilt, "its tables are merged differently"))
@@ -71,7 +74,8 @@ class SelectionChange:
         dropped.update({mirror: f"{sources[mirror]} is now mirrored as {target}" for mirror, target in targets.items()})
         starting = {name for name in existing if now.includes(name) and not before.includes(name)}
         starting |= {source for found in rebuilt.values() for source in found if now.includes(source)}
-        return SelectionChange(dropped, renamed, (*sorted(starting), *(sources[mirror] for mirror in targets)))
+        names = {target: sources[mirror] for mirror, target in renamed.items()}
+        return SelectionChange(dropped, renamed, (*sorted(starting), *(sources[mirror] for mirror in targets)), names)
 
     def descriptions(self, now: TableSelection) -> tuple[str, ...]:
         """One line per mirror that changes."""
@@ -85,7 +89,7 @@ class SelectionChange:
         )
 
     def still_held(self, tables: Iterable[HeldTable]) -> tuple[HeldTable, ...]:
-        """The held tables that stay included, under their new names."""
+        """The held tables that stay included, under their new keys."""
         stay = (table for table in tables if table.name not in self.dropped)
         return tuple(replace(table, name=self.renamed.get(table.name, table.name)) for table in stay)
 
@@ -103,11 +107,14 @@ class SelectionChange:
                 draft.remove(mirror)
         for mirror, target in self.renamed.items():
             if (state := draft.state(mirror)) is not None:
+                draft.name_tables([(target, self.names[target])])
                 draft.apply_name_rules(draft.rename(state, target))
         for source in self.created:
-            name, known = now.mirror_name(source), definition(source)
+            name, known = now.mirror_key(source), definition(source)
+            draft.name_tables([(name, source)])
+            draft.require_same_table(name)
             if now.merges(source):
-                _add_source_table(draft, name, source, known, cut_id)
+                _add_source_table(draft, name, now.key(source), known, cut_id)
                 continue
             schema = TableSchema(()) if known is None else known.schema
             state = MirrorState(name, f"{name}@cut{cut_id}.{len(draft.steps)}", schema, inferred=known is None)
@@ -117,7 +124,7 @@ class SelectionChange:
 
 def _stays(mirror: TableName, found: Iterable[TableName], before: TableSelection, now: TableSelection) -> bool:
     """Whether the mirror merges these tables before and after."""
-    return all(before.merges(source) and now.merges(source) and now.mirror_name(source) == mirror for source in found)
+    return all(before.merges(source) and now.merges(source) and now.mirror_key(source) == mirror for source in found)
 
 
 def _not_included(which: str, cut_id: int) -> Gap:

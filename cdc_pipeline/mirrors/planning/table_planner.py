@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import GapKind, statement_gap
-from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState
+from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState, name_gap
 from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse, refuse_definition
@@ -15,7 +15,6 @@ from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import altered
 from cdc_pipeline.mysql.ddl.queried_columns import created_columns, queried_columns
 from cdc_pipeline.mysql.expressions.conversions import replace_type_gaps, type_gaps
-from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
 from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
 
@@ -68,12 +67,16 @@ class TablePlanner:
         self._draft.flush_rows(name)
         existing = self._draft.state(name)
         if existing is not None:
+            self._draft.require_same_table(name)
             # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
             self._draft.steps.append(DropMirror(existing, event.ddl_id))
             self._recovery.add(name, event.ddl_id, existing)
             outcome.effects.append(f"dropped the former {name}: the stream has no DROP or RENAME of it")
         state = MirrorState(name, f"{name}@{event.ddl_id}", schema, inferred=inferred)
         state = state.with_gaps(*self.gaps_of_start(change, event))
+        spelled = self._draft.named(state).name
+        if existing is not None and existing.name != spelled and not dialect_has_trait(event.dialect, Trait.FROM_TIDB):
+            state = state.with_gaps(name_gap(existing.name, spelled))
         record_effect(outcome, f"created {name}", self._draft.create(state))
 
     def gaps_of_start(self, change: CreateTable, event: DdlEvent) -> tuple[Gap, ...]:
@@ -123,9 +126,7 @@ class TablePlanner:
     def create_as_select(self, change: CreateTableAsSelect, event: DdlEvent, outcome: DdlOutcome) -> None:
         """Creates the table of CREATE TABLE … SELECT, with a gap: upstream sends either the rows or, as here, the query."""
 
-        def schema_of(typed: TableName) -> TableSchema | None:
-            same = [other for other in self._draft.names() if folded(other) == folded(typed)]
-            name = same[0] if len(same) == 1 else typed
+        def schema_of(name: TableName) -> TableSchema | None:
             self._draft.flush_rows(name)
             state = self._draft.state(name)
             return None if state is None else state.schema
@@ -153,8 +154,9 @@ class TablePlanner:
         if state is None:
             record_effect(outcome, f"{name}: no mirror to truncate")
             return
-        # the gaps were about rows that no longer exist
-        healed = replace(state, gaps=()).with_gaps(*type_gaps(state.schema.columns))
+        # the other gaps were about rows that no longer exist
+        stays = tuple(gap for gap in state.gaps if gap.kind is GapKind.NAMES_DIFFER_IN_CASE)
+        healed = replace(state, gaps=stays).with_gaps(*type_gaps(state.schema.columns))
         is_kept = self._recovery.is_expected(name) and not state.has_soft_delete
         self._recovery.add(name, event.ddl_id, state if is_kept else None)
         if is_kept:  # a FLASHBACK of this cut moves the mirror with the rows back
@@ -198,8 +200,9 @@ class TablePlanner:
         self._draft.flush_rows(new)
         state = self._draft.state(old)
         assert state is not None  # the rows flushed above created it
-        target = self._draft.state(new)
+        target = self._draft.state(new) if old != new else None
         if target is not None:
+            self._draft.require_same_table(new)
             refuse(self._draft, old, f"RENAME of {old} to {new}: {new} exists", event, outcome)
             return
         renamed = self._draft.apply_name_rules(self._draft.rename(state, new))

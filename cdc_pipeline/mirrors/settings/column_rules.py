@@ -96,7 +96,7 @@ class ColumnRules:
             {
                 column
                 for pattern, columns in self.masks
-                if pattern == str(state.name)
+                if pattern.lower() == str(state.name).lower()
                 for column, _ in columns
                 if column.casefold() not in existing
             }

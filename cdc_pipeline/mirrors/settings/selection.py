@@ -1,36 +1,34 @@
 """Table selection (`include`, `exclude`) and renaming (`routes`), in Python and as equal Spark SQL.
 
 The decoded tables contain all upstream tables under their upstream names. A cut reads them through
-`TableSelection.selected`, which filters excluded tables and applies the routes. Later stages see mirror names only.
+`TableSelection.selected`, which filters excluded tables and names each mirror by its key. Later stages see keys only.
+
+Names are compared without case, as by TiDB and by MySQL with `lower_case_table_names` above 0: the key of a table or mirror
+is its name in lower case. A mirror has the spelling under which it was created. With `case_sensitive` a key is the name.
 """
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES, SOURCE_OF_CHANGE
-from cdc_pipeline.mirrors.settings.table_patterns import java_regex, matches, matches_any
+from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES, SOURCE_OF_CHANGE, SPELLED
+from cdc_pipeline.mirrors.settings.table_patterns import java_regex, matches
+from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.stored_json import AS_PAIRS, StoredJson
+from cdc_pipeline.stored_json import StoredJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import Column, DataFrame
 
-Sources: TypeAlias = Annotated[Mapping[TableName, tuple[TableName, ...]], AS_PAIRS]
-"""Upstream's tables of each mirror, sorted by name: several for a merged mirror, else one."""
-
 _PLACEHOLDER = re.compile(r"(\{[^{}]*\})")
 _PLACEHOLDERS = {"{database}": "database", "{table}": "table"}
-_NAME = "concat(coalesce(`database`, ''), '.', coalesce(`table`, ''))"
 
 
 @dataclass(frozen=True)
@@ -85,11 +83,28 @@ class TableSelection:
     """Wins over `include`."""
     routes: tuple[Route, ...] = ()
     """The first match wins. A table without a match keeps its name."""
+    case_sensitive: bool = False
+    """Whether upstream has tables whose names differ in case only (MySQL with `lower_case_table_names=0`)."""
 
     @property
     def is_identity(self) -> bool:
         """Whether all tables are included under their own names."""
         return self.includes_all and not self.routes
+
+    def key(self, name: TableName) -> TableName:
+        """The name by which a table or mirror is found."""
+        return name if self.case_sensitive else folded(name)
+
+    def by_key(self, names: Iterable[TableName]) -> dict[TableName, TableName]:
+        """Key → name. Raises DeclarationError if two names have one key."""
+        found: dict[TableName, TableName] = {}
+        for name in sorted(names):
+            if (other := found.setdefault(self.key(name), name)) != name:
+                raise DeclarationError(
+                    f"case_sensitive: the names of the mirrors {other} and {name} differ in case only. No mirror was "
+                    "changed. Set case_sensitive: true, or rebuild all tables without it"
+                )
+        return found
 
     @property
     def includes_all(self) -> bool:
@@ -97,12 +112,16 @@ class TableSelection:
         return "*" in self.include and not self.exclude
 
     def includes(self, name: TableName) -> bool:
-        return matches_any(str(name), self.include) and not matches_any(str(name), self.exclude)
+        return self._matches_any(name, self.include) and not self._matches_any(name, self.exclude)
 
     def mirror_name(self, name: TableName) -> TableName:
-        """The mirror's name of an included table."""
+        """The mirror's name of an included table, spelled as this name and the route are."""
         route = self._route(name)
         return name if route is None else route.target(name)
+
+    def mirror_key(self, name: TableName) -> TableName:
+        """The key of an included table's mirror."""
+        return self.key(self.mirror_name(name))
 
     def merges(self, name: TableName) -> bool:
         """Whether the table is included and its route merges tables."""
@@ -110,109 +129,88 @@ class TableSelection:
         return route is not None and route.merge and self.includes(name)
 
     def _route(self, name: TableName) -> Route | None:
-        return next((route for route in self.routes if matches(str(name), route.match)), None)
+        return next((route for route in self.routes if self._matches_any(name, [route.match])), None)
+
+    def _matches_any(self, name: TableName, patterns: Iterable[str]) -> bool:
+        return any(matches(str(name), pattern, exact=self.case_sensitive) for pattern in patterns)
 
     # ---- the same in Spark SQL, over the columns `database` and `table`
 
     def is_in_sql(self) -> str:
         """A boolean that is never NULL."""
-        return f"({_any_sql(self.include)}) AND NOT ({_any_sql(self.exclude)})"
+        return f"({self._any_sql(self.include)}) AND NOT ({self._any_sql(self.exclude)})"
 
-    def routed_sql(self) -> tuple[str, str]:
-        """The mirror's database and table."""
-        targets = [(_matches_sql(route.match), *route.target_sql()) for route in self.routes]
+    def key_sql(self) -> tuple[str, str]:
+        """Database and table of the mirror's key."""
+        targets = [(self._matches_sql(route.match), *route.target_sql()) for route in self.routes]
         database = " ".join(f"WHEN {condition} THEN {name}" for condition, name, _ in targets)
         table = " ".join(f"WHEN {condition} THEN {name}" for condition, _, name in targets)
         if not targets:
-            return "`database`", "`table`"
-        return f"CASE {database} ELSE `database` END", f"CASE {table} ELSE `table` END"
+            return self._key_sql("`database`"), self._key_sql("`table`")
+        return self._key_sql(f"CASE {database} ELSE `database` END"), self._key_sql(f"CASE {table} ELSE `table` END")
+
+    def _key_sql(self, name: str) -> str:
+        return name if self.case_sensitive else f"lower({name})"
+
+    def _matches_sql(self, pattern: str) -> str:
+        name = self._key_sql("concat(coalesce(`database`, ''), '.', coalesce(`table`, ''))")
+        return f"{name} RLIKE r'{java_regex(pattern if self.case_sensitive else pattern.lower())}'"
+
+    def _any_sql(self, patterns: Iterable[str]) -> str:
+        return " OR ".join(map(self._matches_sql, patterns)) or "false"
 
     def merges_sql(self) -> str:
         """Whether the table's route merges tables: a boolean that is never NULL."""
         if not any(route.merge for route in self.routes):
             return "false"
-        cases = " ".join(f"WHEN {_matches_sql(route.match)} THEN {str(route.merge).lower()}" for route in self.routes)
+        cases = " ".join(
+            f"WHEN {self._matches_sql(route.match)} THEN {str(route.merge).lower()}" for route in self.routes
+        )
         return f"CASE {cases} ELSE false END"
 
     def selected(self, frame: DataFrame) -> DataFrame:
-        """The rows of included tables, with `database` and `table` of their mirrors.
+        """The rows of included tables, with `database` and `table` of their mirrors' keys. Row changes also get `SPELLED`.
 
-        For merged tables, images and key of row changes get the source columns, and `SOURCE_OF_CHANGE` has upstream's names.
+        For merged tables, images and key of row changes get the source columns, and `SOURCE_OF_CHANGE` has the keys of
+        upstream's names.
         """
         included = frame if self.includes_all else frame.where(self.is_in_sql())
-        if not self.routes:
-            return included
-        database, table = self.routed_sql()
-        names = {"database": F.expr(database), "table": F.expr(table)}
-        if not any(route.merge for route in self.routes) or "after" not in frame.columns:
+        database, table = self.key_sql()
+        names: dict[str, Column] = {"database": F.expr(database), "table": F.expr(table)}
+        if "after" not in frame.columns:
             return included.withColumns(names)
-        return included.withColumns(names | _source_columns(F.expr(self.merges_sql())))
+        names[SPELLED] = F.struct("database", "table")
+        if not any(route.merge for route in self.routes):
+            return included.withColumns(names)
+        return included.withColumns(names | self._source_columns(F.expr(self.merges_sql())))
 
     def excluded(self, frame: DataFrame) -> DataFrame:
         """The rows of excluded tables, under upstream's names."""
         return frame.where(f"NOT ({self.is_in_sql()})")
 
+    def _source_columns(self, merged: Column) -> dict[str, Column]:
+        """Columns of row changes in which rows of merged tables name their source table. `merged` is a boolean column."""
+        source = {
+            name: F.expr(self._key_sql(f"coalesce(`{column}`, '')"))
+            for name, column in zip(SOURCE_NAMES, ("database", "table"), strict=True)
+        }
+        entries = F.create_map(*(part for name, value in source.items() for part in (F.lit(name), value)))
+
+        def with_source(image: str) -> Column:
+            # a column of upstream with such a name stays one in another case, which the planner refuses
+            own = F.transform_keys(image, lambda key, _: F.when(key.isin(*SOURCE_NAMES), F.upper(key)).otherwise(key))
+            return F.map_concat(entries, own)
+
+        key = F.when(F.size("key_names") > 0, F.concat(F.array(*map(F.lit, SOURCE_NAMES)), "key_names"))
+        return {
+            **{image: F.when(merged, with_source(image)).otherwise(F.col(image)) for image in ("before", "after")},
+            "key_names": F.when(merged, F.coalesce(key, F.col("key_names"))).otherwise(F.col("key_names")),
+            **{
+                column: F.when(merged, source[name]).otherwise(F.lit(""))
+                for name, column in zip(SOURCE_NAMES, SOURCE_OF_CHANGE, strict=True)
+            },
+        }
+
 
 SELECTION_JSON = StoredJson(TableSelection)
 ALL_TABLES = TableSelection()
-
-
-def _source_columns(merged: Column) -> dict[str, Column]:
-    """Columns of row changes in which rows of merged tables name their source table. `merged` is a boolean column."""
-    source = {
-        name: F.coalesce(F.col(column), F.lit(""))
-        for name, column in zip(SOURCE_NAMES, ("database", "table"), strict=True)
-    }
-    entries = F.create_map(*(part for name, value in source.items() for part in (F.lit(name), value)))
-    message = F.concat(
-        F.lit(f"routes: a merged table must not have a column {' or '.join(SOURCE_NAMES)} of its own: "),
-        F.concat_ws(".", *source.values()),
-    )
-
-    def with_source(image: str) -> Column:
-        # `CutStreams.check_names` rejects tables that have such a column when they appear; this one came later, without DDL
-        conflict = F.map_contains_key(image, SOURCE_NAMES[0]) | F.map_contains_key(image, SOURCE_NAMES[1])
-        return F.when(conflict, F.raise_error(message)).otherwise(F.map_concat(entries, image))
-
-    key = F.when(F.size("key_names") > 0, F.concat(F.array(*map(F.lit, SOURCE_NAMES)), "key_names"))
-    return {
-        **{image: F.when(merged, with_source(image)).otherwise(F.col(image)) for image in ("before", "after")},
-        "key_names": F.when(merged, F.coalesce(key, F.col("key_names"))).otherwise(F.col("key_names")),
-        **{
-            column: F.when(merged, source[name]).otherwise(F.lit(""))
-            for name, column in zip(SOURCE_NAMES, SOURCE_OF_CHANGE, strict=True)
-        },
-    }
-
-
-@functools.lru_cache(maxsize=1024)
-def _matches_sql(pattern: str) -> str:
-    return f"{_NAME} RLIKE r'{java_regex(pattern)}'"
-
-
-def _any_sql(patterns: Iterable[str]) -> str:
-    return " OR ".join(map(_matches_sql, patterns)) or "false"
-
-
-def sources_with(
-    known: Sources, names: Iterable[TableName], selection: TableSelection
-) -> dict[TableName, tuple[TableName, ...]]:
-    """`known` plus the included tables among `names`.
-
-    Raises DeclarationError if two tables would share a mirror without a route that merges them.
-    """
-    sources = dict(known)
-    for name in sorted(set(names)):
-        if not selection.includes(name):
-            continue
-        mirror = selection.mirror_name(name)
-        others = sources.get(mirror, ())
-        if name in others:
-            continue
-        if others and not all(map(selection.merges, (name, *others))):
-            raise DeclarationError(
-                f"routes: {others[0]} and {name} would both be mirrored as {mirror}, and their routes do not merge tables. "
-                "No mirror was changed. Route or exclude one of them, or set merge: true on the routes of all"
-            )
-        sources[mirror] = tuple(sorted((*others, name)))
-    return sources

@@ -1,4 +1,4 @@
-"""Case-sensitive glob patterns on `database.table`: `*`, `?`, `[…]` and `[!…]`.
+"""Glob patterns on `database.table`: `*`, `?`, `[…]` and `[!…]`. They ignore case unless they are to be `exact`.
 
 Python and Spark use the same regular expression. It writes each character except ASCII letters and digits by its code
 point, because upstream's names may contain any character.
@@ -21,8 +21,10 @@ def require_pattern(text: str) -> str:
     return text
 
 
-def matches(text: str, pattern: str) -> bool:
+def matches(text: str, pattern: str, *, exact: bool = False) -> bool:
     """Whether the pattern matches the whole text."""
+    if not exact:
+        text, pattern = text.lower(), pattern.lower()
     return _compiled(pattern).fullmatch(text) is not None
 
 
@@ -36,7 +38,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def java_regex(pattern: str) -> str:
-    """The pattern for Spark's RLIKE, with the same matches as `matches`. It is ASCII and contains no quotes."""
+    """The pattern for Spark's RLIKE, with the matches of `exact`. It is ASCII and contains no quotes."""
     return r"\A(?s:" + _regex(pattern, lambda code: f"\\x{{{code:x}}}") + r")\z"
 
 

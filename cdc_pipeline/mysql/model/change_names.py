@@ -78,6 +78,28 @@ def unqualified_names(changes: Iterable[SchemaChange]) -> tuple[set[TableName], 
     return before, after
 
 
+def table_names(change: SchemaChange) -> list[TableName]:
+    """The tables that the statement names."""
+    found: list[TableName] = []
+
+    def collect(name: TableName) -> TableName:
+        found.append(name)
+        return name
+
+    with_names(change, collect, collect)
+    return found
+
+
+def created_names(changes: Iterable[SchemaChange]) -> list[TableName]:
+    """The names that tables have after the changes and not before: of created, renamed and recovered ones."""
+    found: list[TableName] = []
+    for change in changes:
+        if isinstance(change, NotSupported) and change.creates and change.name is not None:
+            found.append(change.name)
+        found += (*change.names().added, *change.names().recovered)
+    return found
+
+
 def with_database(change: SchemaChange, database: str) -> SchemaChange:
     """The change with this database in every name that lacks one."""
 
@@ -90,20 +112,8 @@ def with_database(change: SchemaChange, database: str) -> SchemaChange:
     return named
 
 
-def with_message_names(change: SchemaChange, database: str, table: str) -> SchemaChange:
-    """The statement with the names of its message wherever it spells them in another case.
-
-    For an upstream that never distinguishes case. The message of a RENAME has the new name.
-    """
-    of_message = TableName(database, table)
-
-    def in_database(name: TableName) -> TableName:
-        return replace(name, database=database) if name.database.lower() == database.lower() else name
-
-    def created(name: TableName) -> TableName:
-        return of_message if folded(name) == folded(of_message) else in_database(name)
-
+def with_keys(change: SchemaChange, key: Callable[[TableName], TableName]) -> SchemaChange:
+    """The statement with the key of each name of a table or database."""
     if isinstance(change, (DropDatabase, RecoverDatabase)):
-        same = change.database.lower() == database.lower()
-        return replace(change, database=database) if same else change
-    return with_names(change, in_database if change.names().renamed else created, created)
+        return replace(change, database=key(TableName(change.database, "")).database)
+    return with_names(change, key, key)

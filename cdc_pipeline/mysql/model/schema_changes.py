@@ -330,11 +330,9 @@ class DropTable(BaseChange):
 @dataclass(frozen=True, slots=True)
 class DropDatabase(BaseChange):
     database: str
-    tables: frozenset[TableName] | None = None
-    """The mirrors of the database's tables if `routes` renames some of them, else None."""
 
-    def drops(self, mirror: TableName) -> bool:
-        return mirror.database == self.database if self.tables is None else mirror in self.tables
+    def drops(self, table: TableName) -> bool:
+        return table.database == self.database
 
     def details(self) -> str:
         return self.database

@@ -156,5 +156,5 @@ def _cut(spark: SparkSession, cut_id: int) -> DataFrame:
         "heartbeats MAP<STRING, BIGINT>, ends MAP<STRING, BIGINT>"
     )
     nothing = "ARRAY<STRUCT<database: STRING, `table`: STRING>>"
-    row = (cut_id, 25, 2, 0, SELECTION_JSON.to_json(ALL_TABLES), {}, {}, [], [], [])
-    return spark.createDataFrame([row], f"{columns}, mirrors {nothing}, held {nothing}, sources {nothing}")
+    row = (cut_id, 25, 2, 0, SELECTION_JSON.to_json(ALL_TABLES), {}, {}, [], [])
+    return spark.createDataFrame([row], f"{columns}, mirrors {nothing}, held {nothing}")

@@ -120,7 +120,10 @@ _ROWS = SparkCondition("`id` < 7", "`id` IS NULL")
 
 def _event(sql: str, place: int = 7) -> DdlEvent:
     changes = event_changes("ddl", "db", "", sql)
-    return DdlEvent("t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc", 4, ("n",))
+    created = ((T, U),)
+    return DdlEvent(
+        "t", 0, place, "db", "", tso(place), True, tso(place) >> 18, None, sql, changes, "ticdc", 4, tso(place), created
+    )
 
 
 def _settings(columns: ColumnRules | None = None) -> CutSettings:
@@ -143,7 +146,6 @@ def _planned(plan: CutPlan, columns: ColumnRules | None = None, *events: DdlEven
         tuple(row_sets(plan, settings)),
         {Position("t", 0, 9): DdlOutcome("duplicate", ["before"])},
         LateChanges(3, (Breach(T, 2, "t", 1, 5),)),
-        {T: (T,), U: (T, U)},
         ("db.a is included now",),
     )
 
@@ -221,7 +223,7 @@ def _whole() -> PlannedCut:
             TruncateTable(T),
             DropTable(T, True),
         ),
-        (DropDatabase("db", frozenset({T})), RecoverTable(T, U), RecoverDatabase("db", "other"), NoTableEffect("VIEW")),
+        (DropDatabase("db"), RecoverTable(T, U), RecoverDatabase("db", "other"), NoTableEffect("VIEW")),
         (NotSupported("no", T, True, True), OfSourceTable(T, U, DropTable(U))),
     )
     events = tuple(replace(_event("", place), changes=found) for place, found in enumerate(statements))

@@ -178,7 +178,7 @@ def test_gaps_of_mirrors(ingested: LakePaths, spark: SparkSession) -> None:
     maker = CutMaker(Lake(spark, ingested), "look", "UTC", 2, lambda _: None)
     found = maker.mirror_entry(TableName("db", "p"))
     assert found is not None
-    (entry,) = catalog_entries(spark, [found], {})
+    (entry,) = catalog_entries(spark, [found])
     assert entry.columns[2] == CatalogColumn("upper", "string", "computed as upper(V)")
     assert mirror_lineage("shop", entry).deps_by_column["upper"] == mirror_lineage("shop", entry).deps_by_column["v"]
     problems = computed_problems(spark, [UpdateState(state) for state in states])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.message_types import MessageTypes
 from cdc_pipeline.mirrors.model.steps import ApplyRows, ChangeColumns, CreateMirror
-from cdc_pipeline.mirrors.planning.column_spellings import column_spellings
+from cdc_pipeline.mirrors.planning.inferred_schema import column_spellings
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mysql.model.table import TableName

@@ -10,11 +10,12 @@ from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.upstream_tables import existing_tables
-from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl, UpstreamDefinitions
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
-from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection, sources_with
+from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, NotSupported
 from cdc_pipeline.mysql.model.table import TableName
@@ -30,14 +31,10 @@ def _event(sql: str, step: int = 1, database: str = "shop") -> DdlEvent:
 
 
 def _mirrored(sql: str, selection: TableSelection = _IN, past: tuple[str, ...] = ()) -> list[str]:
-    """The changes of mirrors, then the notes."""
+    """The changes of mirrors."""
     events = [_event(text, step) for step, text in enumerate(past, 1)]
-    sources = sources_with(
-        {}, [TableName("shop", "orders"), TableName("shop", "eu_a"), TableName("eu", "b")], selection
-    )
-    included = IncludedDdl(selection, sources, UpstreamDefinitions(lambda: events, "UTC"))
-    found = included.mirrored_event(_event(sql, 100))
-    return [*(_words(change) for change in found.changes), *found.notes]
+    included = IncludedDdl(selection, UpstreamDefinitions(lambda: events, "UTC"))
+    return [_words(change) for change in included.mirrored_event(_event(sql, 100)).changes]
 
 
 def _words(change: object) -> str:
@@ -48,7 +45,12 @@ def _words(change: object) -> str:
     return change.description()  # type: ignore[arg-type]
 
 
-_BEFORE = "which is not included: earlier rows are missing; include both tables and rebuild to add them"
+_BEFORE = (
+    "which is excluded or merged: earlier rows are missing; include both, without merging, and rebuild to add them"
+)
+_EXCHANGED = (
+    "NotSupportedClause EXCHANGE PARTITION with shop.tmp1: its rows are unknown, because a table is excluded or merged"
+)
 _GHOST = "CREATE TABLE _gho (id INT PRIMARY KEY, v TEXT)"
 
 # statement → changes of mirrors
@@ -65,24 +67,19 @@ _NAMES: dict[str, list[str]] = {
     "RENAME TABLE orders TO eu_o": ["RenameTable shop.orders to shop_eu.x_eu_o"],
     "ALTER TABLE eu_a ADD COLUMN v INT, RENAME TO a": ["AlterTable shop_eu.x_eu_a: AddColumn v int, RenameTo shop.a"],
     "RENAME TABLE tmp1 TO tmp2": [],
-    "RENAME TABLE orders TO tmp_o": [
+    "RENAME TABLE orders TO tmp_o": ["DropTable shop.orders"],
+    "ALTER TABLE orders DROP COLUMN v, RENAME TO crm.orders": [
+        "AlterTable shop.orders: DropColumn v",
         "DropTable shop.orders",
-        "shop.orders was renamed to shop.tmp_o, which is not included: its mirror is dropped",
     ],
-    "ALTER TABLE orders RENAME TO crm.orders": [
-        "DropTable shop.orders",
-        "shop.orders was renamed to crm.orders, which is not included: its mirror is dropped",
-    ],
-    "RENAME TABLE tmp1 TO eu_n": [f"shop_eu.x_eu_n starts: it was renamed from shop.tmp1, {_BEFORE}"],
+    "RENAME TABLE tmp1 TO eu_n": [f"shop_eu.x_eu_n starts: shop.eu_n was renamed from shop.tmp1, {_BEFORE}"],
     "RENAME TABLE orders TO tmp_x, eu_a TO orders, tmp_x TO eu_a": [
-        "RenameTable shop.orders to shop.tmp_x__between_renames",
+        "DropTable shop.orders",
         "RenameTable shop_eu.x_eu_a to shop.orders",
-        "RenameTable shop.tmp_x__between_renames to shop_eu.x_eu_a",
+        f"shop_eu.x_eu_a starts: shop.eu_a was renamed from shop.tmp_x, {_BEFORE}",
     ],
     "CREATE TABLE o2 LIKE eu_a": ["CreateTableLike shop.o2 like shop_eu.x_eu_a"],
-    "CREATE TABLE o2 LIKE tmp1": [
-        "shop.o2 starts: CREATE TABLE LIKE shop.tmp1, which is not included and whose definition is unknown"
-    ],
+    "CREATE TABLE o2 LIKE tmp1": ["shop.o2 starts: CREATE TABLE LIKE shop.tmp1, whose definition is unknown"],
     "CREATE TABLE tmp3 LIKE orders": [],
     "CREATE TABLE eu_c AS SELECT * FROM tmp1": [
         "shop_eu.x_eu_c starts: its rows come from a query on tables with unknown definitions: SELECT * FROM tmp1"
@@ -90,18 +87,12 @@ _NAMES: dict[str, list[str]] = {
     "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE eu_a": [
         "AlterTable shop.orders: ExchangePartition p0 with shop_eu.x_eu_a"
     ],
-    "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE tmp1": [
-        "AlterTable shop.orders: NotSupportedClause EXCHANGE PARTITION with shop.tmp1, which is not included: its rows are "
-        "unknown"
-    ],
-    "ALTER TABLE tmp1 EXCHANGE PARTITION p0 WITH TABLE eu_a": [
-        "AlterTable shop_eu.x_eu_a: NotSupportedClause EXCHANGE PARTITION with shop.tmp1, which is not included: its rows "
-        "are unknown"
-    ],
+    "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE tmp1": [f"AlterTable shop.orders: {_EXCHANGED}"],
+    "ALTER TABLE tmp1 EXCHANGE PARTITION p0 WITH TABLE eu_a": [f"AlterTable shop_eu.x_eu_a: {_EXCHANGED}"],
     "FLASHBACK TABLE eu_a TO eu_b": ["RecoverTable shop_eu.x_eu_a as shop_eu.x_eu_b"],
     "RECOVER TABLE tmp1": [],
-    "FLASHBACK TABLE orders TO tmp1": ["shop.orders was recovered as shop.tmp1, which is not included"],
-    "FLASHBACK TABLE tmp1 TO orders": [f"shop.orders starts: it was recovered from shop.tmp1, {_BEFORE}"],
+    "FLASHBACK TABLE orders TO tmp1": [],
+    "FLASHBACK TABLE tmp1 TO orders": [f"shop.orders starts: shop.orders was recovered from shop.tmp1, {_BEFORE}"],
     "CREATE DATABASE other": ["NoTableEffect CREATE DATABASE"],
     "FLASHBACK DATABASE shop": [
         "None goes on: RecoverDatabase shop: not all of its tables are included under their own names"
@@ -115,7 +106,7 @@ def test_statements_become_changes_of_mirrors() -> None:
 
 def test_without_a_selection_events_stay_as_they_are() -> None:
     event = _event("RENAME TABLE a TO b")
-    assert IncludedDdl(ALL_TABLES).mirrored_event(event) is event
+    assert IncludedDdl(ALL_TABLES).mirrored_event(event).changes == event.changes
 
 
 def test_a_statement_that_may_concern_any_table_is_not_excluded() -> None:
@@ -133,13 +124,12 @@ _DEFINED: dict[str, tuple[tuple[str, ...], list[str]]] = {
         (_GHOST, _GHOST, "ALTER TABLE _gho ADD COLUMN n INT"),
         [
             "DropTable shop.orders",
-            f"CreateTable shop.orders (id int, v text, n int) lacking: it was renamed from shop._gho, {_BEFORE}",
-            "shop.orders was renamed to shop._del, which is not included: its mirror is dropped",
+            f"CreateTable shop.orders (id int, v text, n int) lacking: shop.orders was renamed from shop._gho, {_BEFORE}",
         ],
     ),
     "ALTER TABLE _gho DROP COLUMN v, RENAME TO n": (
         (_GHOST,),
-        [f"CreateTable shop.n (id int) lacking: it was renamed from shop._gho, {_BEFORE}"],
+        [f"CreateTable shop.n (id int) lacking: shop.n was renamed from shop._gho, {_BEFORE}"],
     ),
     "CREATE TABLE n LIKE _gho": ((_GHOST,), ["CreateTable shop.n (id int, v text)"]),
     "CREATE TABLE n LIKE _other": (
@@ -148,7 +138,7 @@ _DEFINED: dict[str, tuple[tuple[str, ...], list[str]]] = {
     ),
     "CREATE TABLE m LIKE _gho": (
         (_GHOST, "DROP TABLE _gho"),
-        ["shop.m starts: CREATE TABLE LIKE shop._gho, which is not included and whose definition is unknown"],
+        ["shop.m starts: CREATE TABLE LIKE shop._gho, whose definition is unknown"],
     ),
     "CREATE TABLE n AS SELECT v FROM _gho": (
         (_GHOST,),
@@ -171,28 +161,40 @@ def test_a_query_on_tables_without_ddl_is_left_to_the_planner() -> None:
     ]
 
 
-def test_drop_database_names_the_mirrors_of_its_tables() -> None:
-    selection = TableSelection(routes=(Route("eu.*", "shop.eu_{table}"), Route("shop.eu_a", "eu.{table}")))
-    sources = sources_with(
-        {}, [TableName("shop", "orders"), TableName("shop", "eu_a"), TableName("eu", "b")], selection
+def _planned(selection: TableSelection, *statements: str) -> PlanDraft:
+    draft = PlanDraft((), lambda name: None, frozenset(), 1, "UTC", selection=selection)
+    Planner(draft).plan(
+        IncludedDdl(selection).mirrored_event(_event(sql, step)) for step, sql in enumerate(statements, 1)
     )
-    (change,) = IncludedDdl(selection, sources).mirrored_event(_event("DROP DATABASE shop")).changes
-    mirrors = [TableName("shop", "orders"), TableName("eu", "eu_a"), TableName("shop", "eu_b")]
-    assert [change.drops(mirror) for mirror in mirrors] == [True, True, False]  # type: ignore[union-attr]
-    (plain,) = IncludedDdl(_PLAIN).mirrored_event(_event("DROP DATABASE shop")).changes
-    assert [plain.drops(mirror) for mirror in mirrors] == [True, False, True]  # type: ignore[union-attr]
+    return draft
 
 
-# ---- the source tables of mirrors
+def test_drop_database_drops_the_mirrors_of_its_tables() -> None:
+    routes = (Route("eu.b", "shop.eu_b"), Route("shop.eu_a", "eu.{table}"), Route("*.m?", "m.all", merge=True))
+    names = ("shop.orders", "shop.eu_a", "eu.b", "shop.m1", "eu.m2")
+    created = [f"CREATE TABLE {name} (id INT PRIMARY KEY)" for name in names]
+    draft = _planned(TableSelection(routes=routes), *created, "DROP DATABASE SHOP")
+    assert list(map(str, draft.names())) == ["m.all", "shop.eu_b"]
+    merged = draft.state(TableName("m", "all"))
+    assert merged is not None
+    assert list(map(str, merged.upstream_tables)) == ["eu.m2"]
 
 
 def test_two_tables_never_share_a_mirror() -> None:
     selection = TableSelection(exclude=("c.*",), routes=(Route("?.orders", "shop.orders"),))
-    known = sources_with({}, [TableName("a", "orders"), TableName("c", "orders")], selection)
-    assert known == {TableName("shop", "orders"): (TableName("a", "orders"),)}
-    assert sources_with(known, [TableName("a", "orders")], selection) == known
-    with pytest.raises(DeclarationError, match=r"a\.orders and b\.orders would both be mirrored as shop\.orders"):
-        sources_with(known, [TableName("b", "orders")], selection)
+    created = [f"CREATE TABLE {name} (id INT)" for name in ("a.orders", "c.orders", "a.other")]
+    draft = _planned(selection, *created, "ALTER TABLE a.orders RENAME TO d.orders")
+    assert [(str(name), str(draft.upstream_tables(name)[0])) for name in draft.names()] == [
+        ("a.other", "a.other"),
+        ("shop.orders", "d.orders"),
+    ]
+    for sql in ("CREATE TABLE b.orders (id INT)", "ALTER TABLE a.other RENAME TO b.orders"):
+        with pytest.raises(DeclarationError, match=r"a\.orders and b\.orders would both be mirrored as shop\.orders"):
+            _planned(selection, *created, sql)
+    selection = TableSelection(routes=(Route("a.*", "m.o"), Route("b.*", "m.o", merge=True)))
+    for names in (("a.t", "b.t"), ("b.t", "a.t")):
+        with pytest.raises(DeclarationError, match=r"a\.t and b\.t would both be mirrored as m\.o"):
+            _planned(selection, *(f"CREATE TABLE {name} (id INT)" for name in names))
 
 
 def test_existing_tables() -> None:

@@ -82,11 +82,9 @@ def test_a_mirror_that_was_kept_after_its_drop_is_masked_under_its_former_name()
 def test_a_mirror_with_another_route_is_masked_under_its_new_name() -> None:
     """In the cut that renames it: the cut's rows follow."""
     before = _state(planned(T.format("a1"), rules=())[0], "a1")
-    draft = PlanDraft(
-        (), {before.name: before}.get, frozenset({before.name}), 1, "UTC", ColumnRules(masks=_ROUTED, salt=SALT)
-    )
+    now, rules = TableSelection(routes=(Route("db.a1", "eu.customers"),)), ColumnRules(masks=_ROUTED, salt=SALT)
+    draft = PlanDraft((), {before.name: before}.get, frozenset({before.name}), 1, "UTC", rules, selection=now)
     tables = {before.name: (before.name,)}
-    now = TableSelection(routes=(Route("db.a1", "eu.customers"),))
     change = SelectionChange.from_selections(tables, [before.name], TableSelection(), now)
     change.plan(draft, 1, now, lambda _: None)
     state = draft.state(TableName("eu", "customers"))

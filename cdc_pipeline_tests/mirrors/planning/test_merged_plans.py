@@ -181,6 +181,8 @@ def test_a_table_with_source_columns_of_its_own_is_refused() -> None:
     for sql in ("CREATE TABLE s1.o1 (_SOURCE_TABLE INT)", "ALTER TABLE s2.o1 ADD COLUMN _source_database INT"):
         with pytest.raises(DeclarationError, match=r"s[12]\.o1 has a column _source_database or _source_table itself"):
             planned(TWO, sql)
+    with pytest.raises(DeclarationError, match=r"s1\.o1 has a column _source_database or _source_table itself"):
+        planned(ONE, groups=(_rows("s1.o1", 1, "id:int _SOURCE_TABLE:int"),))
 
 
 def test_description_of_a_change() -> None:
@@ -248,7 +250,7 @@ def test_merging_differently_restarts_mirrors() -> None:
     assert (change.dropped, change.renamed, change.created) == ({}, {}, (TableName("t3", "o1"),))
     existing, _ = planned(ONE, TWO)
     assert existing is not None
-    draft = PlanDraft((), {MIRROR: existing}.get, frozenset({MIRROR}), 2, "UTC")
+    draft = PlanDraft((), {MIRROR: existing}.get, frozenset({MIRROR}), 2, "UTC", selection=more)
     change.plan(
         draft, 2, more, {TableName("t3", "o1"): replace(existing, schema=(existing.source_tables or ())[0].schema)}.get
     )

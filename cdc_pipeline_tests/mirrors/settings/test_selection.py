@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import SparkRuntimeException
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON, Route, TableSelection
@@ -68,7 +68,9 @@ _PATTERNS = [
 def test_patterns_are_those_of_file_names() -> None:
     for pattern in _PATTERNS:
         found = [str(name) for name in _NAMES if matches(str(name), pattern)]
-        assert found == [str(name) for name in _NAMES if fnmatchcase(str(name), pattern)], pattern
+        assert found == [str(name) for name in _NAMES if fnmatchcase(str(name).lower(), pattern.lower())], pattern
+        exact = [str(name) for name in _NAMES if matches(str(name), pattern, exact=True)]
+        assert exact == [str(name) for name in _NAMES if fnmatchcase(str(name), pattern)], pattern
     assert sum(any(matches(str(name), pattern) for name in _NAMES) for pattern in _PATTERNS) > 30
 
 
@@ -87,9 +89,10 @@ def test_spark_agrees_with_python_on_every_name(spark: SparkSession) -> None:
         TableSelection(("shop*", "a.*"), ("*.orders", "shop.[!o]*"), _ROUTES[1:2]),
         TableSelection(routes=_ROUTES[:1]),
     ]
+    selections += [replace(selection, case_sensitive=True) for selection in selections]
     columns = [
         f"{selection.is_in_sql()} AS in{number}, {selection.merges_sql()} AS merged{number}, "
-        f"struct({', '.join(selection.routed_sql())}) AS name{number}"
+        f"struct({', '.join(selection.key_sql())}) AS name{number}"
         for number, selection in enumerate(selections)
     ]
     names = spark.createDataFrame([(name.database, name.table) for name in _NAMES], "`database` STRING, `table` STRING")
@@ -98,10 +101,16 @@ def test_spark_agrees_with_python_on_every_name(spark: SparkSession) -> None:
     for row, name in zip(rows, _NAMES, strict=True):
         for number, selection in enumerate(selections):
             assert row[f"in{number}"] == selection.includes(name), (name, selection)
-            assert TableName(*row[f"name{number}"]) == selection.mirror_name(name), (name, selection)
+            assert TableName(*row[f"name{number}"]) == selection.mirror_key(name), (name, selection)
             assert (row[f"in{number}"] and row[f"merged{number}"]) == selection.merges(name), (name, selection)
     none = spark.sql(f"SELECT {TableSelection(('*.?*',)).is_in_sql()} FROM (SELECT NULL AS database, NULL AS table)")
     assert [tuple(row) for row in none.collect()] == [(False,)]
+
+
+def test_spark_and_python_have_the_same_lower_case(spark: SparkSession) -> None:
+    letters = [("ΟΔΟΣ",), *((chr(code),) for code in range(0x3000) if chr(code).isalpha())]
+    rows = spark.createDataFrame(letters, "a STRING").selectExpr("a", "lower(a) AS b").where("a <> b").collect()
+    assert {row["a"]: row["b"] for row in rows} == {a: a.lower() for (a,) in letters if a != a.lower()}
 
 
 def test_the_first_route_that_matches_counts() -> None:
@@ -113,15 +122,11 @@ def test_the_first_route_that_matches_counts() -> None:
 
 def test_exclude_comes_after_include() -> None:
     selection = TableSelection(("shop.*", "crm.people"), ("*.tmp_*", "shop.secret"))
-    names = ["shop.orders", "shop.tmp_1", "shop.secret", "crm.people", "crm.orders", "Shop.orders"]
-    assert [selection.includes(TableName(*name.split("."))) for name in names] == [
-        True,
-        False,
-        False,
-        True,
-        False,
-        False,
-    ]
+    names = ["shop.orders", "shop.tmp_1", "shop.secret", "crm.people", "crm.orders", "Shop.orders", "SHOP.Secret"]
+    tables = [TableName(*name.split(".")) for name in names]
+    assert [str(name) for name in tables if selection.includes(name)] == ["shop.orders", "crm.people", "Shop.orders"]
+    exact = replace(selection, case_sensitive=True)
+    assert [str(name) for name in tables if exact.includes(name)] == ["shop.orders", "crm.people"]
     assert not selection.is_identity
     assert ALL_TABLES.is_identity
 
@@ -142,13 +147,13 @@ def test_a_template_that_names_no_mirror_is_refused(template: str) -> None:
 
 
 def test_changes_of_merged_tables_name_theirs(spark: SparkSession) -> None:
-    selection = TableSelection(("s?.*", "x.y"), (), (Route("s*.o", "m.o", merge=True), Route("s*.p", "m.p")))
+    selection = TableSelection(("s?.*", "x.y"), (), (Route("s*.o", "M.o", merge=True), Route("s*.p", "m.p")))
     image = "MAP<STRING, STRING>"
     schema = f"`database` STRING, `table` STRING, before {image}, after {image}, key_names ARRAY<STRING>"
     changes = spark.createDataFrame(
         [
             ("s1", "o", None, {"id": "1"}, ["id"]),
-            ("s2", "o", {"id": None}, {"id": "2", "v": None}, []),
+            ("S2", "O", {"id": None}, {"id": "2", "v": None}, []),
             ("s2", "o", {"id": "3"}, None, None),
             ("s1", "p", None, {"id": "4"}, ["id"]),
             ("x", "y", {"_source_table": "5"}, {}, ["id"]),
@@ -163,14 +168,13 @@ def test_changes_of_merged_tables_name_theirs(spark: SparkSession) -> None:
 
     found = selection.selected(changes).collect()
     assert [tuple(row) for row in found] == [
-        ("m", "o", None, of("s1", id="1"), [*source, "id"], "s1", "o"),
-        ("m", "o", of("s2", id=None), of("s2", id="2", v=None), [], "s2", "o"),
-        ("m", "o", of("s2", id="3"), None, None, "s2", "o"),
-        ("m", "p", None, {"id": "4"}, ["id"], "", ""),
-        ("x", "y", {"_source_table": "5"}, {}, ["id"], "", ""),
+        ("m", "o", None, of("s1", id="1"), [*source, "id"], ("s1", "o"), "s1", "o"),
+        ("m", "o", of("s2", id=None), of("s2", id="2", v=None), [], ("S2", "O"), "s2", "o"),
+        ("m", "o", of("s2", id="3"), None, None, ("s2", "o"), "s2", "o"),
+        ("m", "p", None, {"id": "4"}, ["id"], ("s1", "p"), "", ""),
+        ("x", "y", {"_source_table": "5"}, {}, ["id"], ("x", "y"), "", ""),
     ]
     own = changes.where("database = 's1'").withColumn("after", F.create_map(F.lit(source[1]), F.lit("x")))
-    with pytest.raises(SparkRuntimeException, match=r"a merged table must not have a column .* of its own: s1\.o"):
-        selection.selected(own).collect()
+    assert [row["after"] for row in selection.selected(own).collect()][:1] == [of("s1", _SOURCE_TABLE="x")]
     letters = changes.select("database", "table")
     assert selection.selected(letters).columns == letters.columns

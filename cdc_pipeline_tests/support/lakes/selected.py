@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.ingested_stories import assert_mirror
@@ -73,6 +75,12 @@ class Ingested:
             assert_mirror(self.spark, self.paths, TableName(*name.split(".")), table)
         found = {str(name) for name in published_cut(Lake(self.spark, self.paths)).names}
         assert found == set(expected)
+
+    def upstream(self, name: str) -> list[str]:
+        """The upstream tables of the mirror."""
+        table = table_state(self.spark, self.paths.mirror(TableName(*name.split("."))))
+        assert table is not None
+        return sorted(map(str, MirrorState.from_properties(table.properties).upstream_tables))
 
     def statuses(self) -> dict[str, str]:
         history = self.spark.read.format("delta").load(self.paths.table("ddl_history"))

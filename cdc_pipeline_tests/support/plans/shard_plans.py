@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from cdc_pipeline.dialects.message_types import MessageTypes
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl, UpstreamDefinitions
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Permissions, Planner
-from cdc_pipeline.mirrors.planning.upstream_definitions import UpstreamDefinitions
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
-from cdc_pipeline.mirrors.settings.selection import Route, TableSelection, sources_with
+from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.messages import tso
@@ -66,8 +65,7 @@ def _rows(source: str, segment: int, columns: str) -> RowGroup:
 
 def _mirrored(*statements: str, exact: bool = True) -> list[DdlEvent]:
     upstream = [_event(place, sql, exact=exact) for place, sql in enumerate(statements, 1)]
-    named = [name for event in upstream for name in IncludedDdl(MERGED).created_tables(event)]
-    included = IncludedDdl(MERGED, sources_with({}, named, MERGED), UpstreamDefinitions(list, "UTC"))
+    included = IncludedDdl(MERGED, UpstreamDefinitions(list, "UTC"))
     return [included.mirrored_event(event) for event in upstream]
 
 
@@ -82,7 +80,7 @@ def planned(
     `groups` None: s1.o1 has one row after the first statement.
     """
     found = (_rows("s1.o1", 1, "id:int v:varchar(20)"),) if groups is None else groups
-    draft = PlanDraft(found, lambda name: None, frozenset(), 1, "UTC", rules)
+    draft = PlanDraft(found, lambda name: None, frozenset(), 1, "UTC", rules, selection=MERGED)
     plan = Planner(draft, permissions=Permissions(policy or DdlPolicy())).plan(_mirrored(*statements))
     return draft.state(MIRROR), replace(plan, steps=tuple(draft.steps))
 
@@ -179,11 +177,11 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
         [],
     ),
     "two tables that change places": (
-        [ONE, TWO, "RENAME TABLE s1.o1 TO s1.tmp, s2.o1 TO s1.o1, s1.tmp TO s2.o1"],
+        [ONE, TWO, "RENAME TABLE s1.o1 TO s1.o2, s2.o1 TO s1.o1, s1.o2 TO s2.o1"],
         [
             "UpdateState",
-            *("rows of s1.o1: to s1.tmp", "UpdateState", "rows of s2.o1: to s1.o1", "UpdateState"),
-            *("rows of s1.tmp: to s2.o1", "UpdateState"),
+            *("rows of s1.o1: to s1.o2", "UpdateState", "rows of s2.o1: to s1.o1", "UpdateState"),
+            *("rows of s1.o2: to s2.o1", "UpdateState"),
         ],
         [],
     ),
@@ -195,7 +193,7 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "a name that leads in": (
         [ONE, T.format("s2.x"), "ALTER TABLE s2.x RENAME TO s2.o3"],
         ["create id:int v:varchar(20)", "DropMirror", "UpdateState", "UpdateState"],
-        ["s2.o3 was renamed from s2.x: earlier rows are missing"],
+        ["s2.o3 was renamed from s2.x, which is excluded or merged"],
     ),
     "a table like another": ([ONE, "CREATE TABLE s2.o2 LIKE s1.o1"], ["UpdateState"], []),
     "a table like one that is unknown": (
@@ -217,7 +215,7 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "rows that change places with another table's": (
         [ONE, T.format("s2.x"), ALTER.format("s1.o1", "EXCHANGE PARTITION a WITH TABLE s2.x")],
         ["create id:int v:varchar(20)", "UpdateState", "UpdateState"],
-        ["s1.o1: EXCHANGE PARTITION with s2.x: rows of merged tables cannot be exchanged"],
+        ["s1.o1: EXCHANGE PARTITION with s2.x: its rows are unknown, because a table is excluded or merged"],
     ),
     "what cannot be read": (
         [ONE, TWO, ALTER.format("s1.o1", "FROBNICATE v")],
@@ -232,6 +230,6 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "one that comes back": (
         [ONE, TWO, "DROP TABLE s1.o1", "FLASHBACK TABLE s1.o1"],
         ["UpdateState", "DROP of s1.o1", "UpdateState", "UpdateState", "UpdateState"],
-        ["s1.o1 was recovered without rows: a merged mirror keeps no rows of dropped tables"],
+        ["s1.o1 was recovered from s1.o1, which is excluded or merged"],
     ),
 }

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cdc_pipeline.dialects.message_types import MessageTypes
 from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mirrors.model.object_names import ObjectNames
+from cdc_pipeline.mirrors.model.upstream_tables import qualified_events
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mysql.ddl.statements import event_changes
+from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.table import TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 OLD = TableName("db", "old_t")
 CREATED = "CREATE TABLE old_t (id INT PRIMARY KEY, w INT)"
@@ -30,10 +36,12 @@ def _rows(segment: int, *columns: str) -> RowGroup:
     return RowGroup(OLD, segment, columns, columns[:1], 1, "canal", True, place, is_insert=True, types=types)
 
 
+def _qualified(events: Iterable[DdlEvent], known: Iterable[TableName]) -> list[DdlEvent]:
+    return qualified_events(events, lambda: known, folded)
+
+
 def _planned(statements: list[tuple[str, str]], *groups: RowGroup, known: tuple[TableName, ...] = ()) -> PlanDraft:
-    events = ObjectNames(set(known)).resolved(
-        _event(place, sql, name) for place, (sql, name) in enumerate(statements, 1)
-    )
+    events = _qualified([_event(place, sql, name) for place, (sql, name) in enumerate(statements, 1)], known)
     draft = PlanDraft(groups, lambda name: None, frozenset(), 1, "UTC")
     Planner(draft).plan(events)
     return draft
@@ -81,8 +89,7 @@ def _names(*statements: tuple[str, str]) -> list[list[str]]:
     """For each statement the text of its changes, after the tables `db.old_t` and `db.src`."""
     known = {OLD, TableName("db", "src")}
     events = [_event(place, sql, database) for place, (sql, database) in enumerate(statements, 1)]
-    resolved = ObjectNames(known).resolved(events)
-    return [[change.description() for change in event.changes] for event in resolved]
+    return [[change.description() for change in event.changes] for event in _qualified(events, known)]
 
 
 def test_a_qualified_name_gives_the_database_of_the_message_so_others_are_of_the_session() -> None:
@@ -114,7 +121,7 @@ def test_names_of_one_statement_are_of_one_database() -> None:
     """Only `db` has both tables. A name that the statement itself created before is no evidence."""
     known = (OLD, TableName("db", "src"), TableName("other", "src"))
     swapped = "RENAME TABLE old_t TO tmp, src TO old_t, tmp TO src"
-    (event,) = ObjectNames(known).resolved([_event(1, swapped, "")])
+    (event,) = _qualified([_event(1, swapped, "")], known)
     assert [change.description() for change in event.changes] == [
         "RenameTable db.old_t to db.tmp",
         "RenameTable db.src to db.old_t",
