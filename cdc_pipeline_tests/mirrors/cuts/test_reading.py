@@ -129,7 +129,9 @@ def test_the_newest_cut(stream: Stream, spark: SparkSession) -> None:
 
 
 def test_unreadable_tsos_and_pipelines_are_reported(stream: Stream, spark: SparkSession) -> None:
-    with pytest.raises(LakeError, match=f"no cut is at or below the TSO {watermark_tso(5)}: it is before the first cut"):
+    with pytest.raises(
+        LakeError, match=f"no cut is at or below the TSO {watermark_tso(5)}: it is before the first cut"
+    ):
         cdc_pipeline.read_cut(spark, stream.paths.root, "shop", watermark_tso(5))
     with pytest.raises(LakeError, match="no pipeline 'other'"):
         cdc_pipeline.read_cut(spark, stream.paths.root, "other")
