@@ -133,9 +133,9 @@ def _positions(*positions: Row) -> str:
 
 
 def _since(lake: Lake, report: CutReport) -> int | None:
-    """Resolved TSO of the previous cut: rows of this cut are above it. -1 if there is none, None without TSOs."""
+    """Rows of this cut are above this TSO; -1 if there is no previous cut, None without TSOs."""
     if report.resolved_tso is None:
         return None
     before = read_rows(lake, CUTS, ("cut_id", "=", report.cut_id - 1), columns=["resolved_tso"])
     tso = before[0]["resolved_tso"] if before else None
-    return -1 if tso is None else int(tso)
+    return -1 if tso is None else int(tso) - 1

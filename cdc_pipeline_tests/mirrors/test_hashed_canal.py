@@ -371,7 +371,7 @@ def _ingest(spark: SparkSession, folder: Path, cases: Mapping[str, Case]) -> Ing
     entries = published_entries(published_cut(lake), paths)
     late = {entry.name.table for entry in entries if any("arrived after the mirror" in gap for gap in entry.gaps)}
     report = Rebuilder(CutMaker(lake, "rebuild", "UTC", 2, lambda _: None)).rebuild()
-    changed = {table.name.split(".")[-1] for table in report.tables if not table.equal}
+    changed = {table.table.split(".")[-1] for table in report.tables if not table.equal}
     return Ingested(
         paths, late, changed, {entry.name: entry for entry in published_entries(published_cut(lake), paths)}
     )

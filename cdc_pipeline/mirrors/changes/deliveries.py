@@ -6,6 +6,7 @@ A new delivery starts
   the first sending (alibaba/canal#4839). It ends where the records are newer than all before it;
 - where Canal's batch numbers start again along `ts` (canal-facts 3, 51), over all partitions of a topic. Without batch
   numbers `es` steps back there;
+- with the first TSO, which TiCDC sends after a restart with `enable-tidb-extension`;
 - after a pause of a second inside one commit of TiCDC (ticdc-facts §10), or inside one batch number of Canal, which may have
   restarted in its first batch. Nothing else shows whether such a pause is a restart, so it counts in `pauses`.
 """
@@ -33,7 +34,7 @@ WAIT_MS = 100
 """Messages of one transaction are built within milliseconds. After this time a part of it may be sent again."""
 RETRY_MS = 90
 """Canal waits 100 ms before it resends a batch (canal-facts 50)."""
-_SENT = (*POSITION, "commit_ts", "at", "ts", "message_id", "dialect", "database", "table")
+_SENT = (*POSITION, "exact_ts", "commit_ts", "at", "ts", "message_id", "dialect", "database", "table")
 
 
 def image_hash(*images: str) -> Column:
@@ -101,7 +102,8 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     restarts = (number["message_id"] < last["message_id"]) & ~F.coalesce("follows_resent", F.lit(False))
     records = records.withColumns({"restarts": restarts, "again": again})
     steps = F.when(F.col("is_resent"), _count("steps_back").over(by_offset)).otherwise(0)
-    delivery = (steps, _count("es_steps_back").over(by_offset), _count("restarts").over(by_clock))
+    has_tso = F.col("exact_ts").cast("bigint")
+    delivery = (has_tso, steps, _count("es_steps_back").over(by_offset), _count("restarts").over(by_clock))
     sums = {f"{name}s": _count(name).over(by_offset) + _count("again").over(by_clock) for name in ("pause", "wait")}
     records = records.withColumns({"delivery": F.array(*delivery), **sums})
     return records.select(*names, "delivery", *sums, "is_behind", "begins_batch")

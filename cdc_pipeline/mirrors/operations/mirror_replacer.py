@@ -82,7 +82,8 @@ class MirrorReplacer:
             dropped = self.lake.paths.dropped_mirror(name, f"rebuild-{self.commit.note['rebuild']}")
             move_mirror(self.lake, path, dropped)
         self.report(f"{found.table}: {'equal' if found.equal else 'replaced'}")
-        return found, published is None or not exists or not self._is_published(published, path)
+        is_published = published is not None and exists and found.equal and self._is_published(published, path)
+        return found, not is_published
 
     def _is_published(self, entry: MirrorEntry, path: str) -> bool:
         now = table_state(self.lake.spark, path)

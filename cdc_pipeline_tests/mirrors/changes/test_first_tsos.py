@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,6 +28,13 @@ def _insert(table: str, step: int, key: str, *, extension: bool) -> str:
     return row("INSERT", table, step, {"id": key}, key=["id"] if table == "t" else [], extension=extension)
 
 
+def _resent(message: str) -> str:
+    """With its TSO, in the millisecond of its first sending."""
+    sent = json.loads(message)
+    ms = sent["es"] + 1
+    return json.dumps(sent | {"es": ms, "_tidb": {"commitTs": (ms << 18) + 3}})
+
+
 def _rows(spark: SparkSession, paths: LakePaths, table: str) -> list[str]:
     mirror = spark.read.format("delta").load(paths.mirror(TableName("db", table)))
     return sorted(found["id"] for found in mirror.collect())
@@ -48,10 +56,10 @@ def test_a_stream_that_gets_tsos_is_rebuilt(spark: SparkSession, paths: LakePath
     ]
     rows = [_insert(table, step, str(step), extension=False) for step in (2, 4) for table in ("t", "bag")]
     ingested(1, *tables, *rows, ddl("TRUNCATE TABLE t", 5, extension=False))
-    again = [_insert(table, 4, "4", extension=True) for table in ("t", "bag")]
+    again = [_resent(_insert(table, 4, "4", extension=True)) for table in ("t", "bag")]
     new = [_insert(table, 6, "6", extension=True) for table in ("t", "bag")]
     with pytest.raises(LakeError, match="the stream has TSOs now"):
-        ingested(2, *again, ddl("TRUNCATE TABLE t", 5), *new, watermark(8))
+        ingested(2, *again, _resent(ddl("TRUNCATE TABLE t", 5)), *new, watermark(8))
     assert (_rows(spark, paths, "t"), _rows(spark, paths, "bag")) == ([], ["2", "4"])
     Rebuilder(CutMaker(Lake(spark, paths), "rebuild", "UTC", 2, lambda _: None)).rebuild()
     ingested(3, _insert("t", 9, "9", extension=True), watermark(10))
