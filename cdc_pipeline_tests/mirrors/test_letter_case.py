@@ -93,15 +93,13 @@ CASES = {
             "folded.third": ("id v", [(1, "a")], ()),
         },
     ),
-    "late": Case(
+    "ahead": Case(
         (
             [
                 put(2, "orders", {"id": "1", "v": "a"}, partition=1),
                 run(1, f"CREATE TABLE Moved {_KEYED}", "Moved"),
                 put(2, "moved", {"id": "1", "v": "a"}, partition=1),
                 run(9, "ALTER TABLE MOVED RENAME COLUMN V TO w, ADD COLUMN x INT", "MOVED"),
-            ],
-            [
                 run(1, f"CREATE TABLE Orders {_KEYED}", "Orders"),
                 put(5, "moved", {"id": "2", "v": "b"}, partition=1),
                 put(30, "orders", {"id": "2", "v": "b"}, partition=1),
@@ -109,8 +107,8 @@ CASES = {
             ],
         ),
         {
-            "late.orders": ("id v", [(1, "a"), (2, "b")], ()),
-            "late.moved": ("id w x", [(1, "a", None), (2, "b", None), (3, "c", 1)], ()),
+            "ahead.orders": ("id v", [(1, "a"), (2, "b")], ()),
+            "ahead.moved": ("id w x", [(1, "a", None), (2, "b", None), (3, "c", 1)], ()),
         },
     ),
     # ---- lower_case_table_names=0, but not `case_sensitive`: one mirror, with a gap

@@ -76,18 +76,16 @@ class AlterPlanner:
     ) -> None:
         state = self._draft.state(name)
         assert state is not None
-        base = self._without_early_columns(state, clauses, event)
         try:
-            schema = altered(base.schema, clauses)
+            schema = altered(state.schema, clauses)
         except SchemaConflictError as error:
             refuse_definition(self._draft, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
             return
-        changed = replace(base, schema=schema)
+        changed = replace(state, schema=schema)
         changes_columns = (
-            moves_values(base.schema, clauses)
-            or any(origin.loses_nulls for origin in altered_origins(base.schema, schema, clauses))
+            moves_values(state.schema, clauses)
+            or any(origin.loses_nulls for origin in altered_origins(state.schema, schema, clauses))
             or row_shape(schema) != row_shape(state.schema)
-            or base is not state
         )
         if changes_columns or _defaults(schema) != _defaults(state.schema):
             # rows without a column have its default as of their time
@@ -99,46 +97,24 @@ class AlterPlanner:
                 return
         if changes_columns:
             # without the old masks: an added column may have the name of a dropped, masked one, and needs its default
-            self._change_columns(state, base, replace(changed, schema=schema, masks=()), clauses, event, outcome)
+            self._change_columns(state, replace(changed, schema=schema, masks=()), clauses, event, outcome)
         elif schema != state.schema:
             self._draft.record_state(changed)
             record_effect(outcome, f"recorded the new definition of {name}; rows are unchanged", changed)
         elif clauses and not outcome.effects:
             outcome.effects.append(f"{name}: changes neither columns nor rows")
 
-    def _without_early_columns(self, state: MirrorState, clauses: tuple[Clause, ...], event: DdlEvent) -> MirrorState:
-        """The state without the columns that this statement adds and that rows had before it arrived.
-
-        These rows are replayed after the statement (`changes.late_ddl`), so that the columns start empty.
-        """
-        if event.exact_ts or not self._draft.key(state):
-            return state
-        undeclared = {gap.column for gap in state.gaps if gap.kind is GapKind.UNDECLARED_COLUMN}
-        added = added_columns(clauses)
-        early = [
-            column.name
-            for column in state.schema.columns
-            if column.name.casefold() in added and (state.inferred or column.name in undeclared)
-        ]
-        if not early:
-            return state
-        columns = tuple(column for column in state.schema.columns if column.name not in early)
-        gaps = gaps_after_alter(state.gaps, dict.fromkeys(early))
-        return replace(state, schema=state.schema.with_columns(columns), gaps=gaps)
-
     def _change_columns(
         self,
         state: MirrorState,
-        base: MirrorState,
         changed: MirrorState,
         clauses: tuple[Clause, ...],
         event: DdlEvent,
         outcome: DdlOutcome,
     ) -> None:
-        """`base`: the state that the clauses apply to (`_without_early_columns`)."""
-        origins = altered_origins(base.schema, changed.schema, clauses)
+        origins = altered_origins(state.schema, changed.schema, clauses)
         remaining = {origin.before.name for origin in origins if origin.before is not None}
-        dropped = [column.name for column in base.schema.columns if column.name not in remaining]
+        dropped = [column.name for column in state.schema.columns if column.name not in remaining]
         kept: tuple[tuple[str, str], ...] = ()
         if self._policy.action_for(state.name) == KEEP:
             changed, kept = with_kept(changed, dropped, event)
