@@ -84,6 +84,16 @@ class IncludedDdl:
     selection: TableSelection
     definitions: UpstreamDefinitions | None = None
     """The definitions of upstream's tables, excluded ones included. None: all are unknown."""
+    between: frozenset[TableName] = frozenset()
+    """Excluded names that a table has only between two RENAMEs of one statement, as in a swap of two tables."""
+
+    def _includes(self, name: TableName) -> bool:
+        return name in self.between or self.selection.includes(name)
+
+    def _mirror_key(self, name: TableName) -> TableName:
+        if name in self.between:
+            return replace(name, table=f"{name.table}__between_renames")  # no mirror's own
+        return self.selection.mirror_key(name)
 
     def mirrored_event(self, event: DdlEvent) -> DdlEvent:
         """The event with its changes of mirrors; without changes if it concerns excluded tables only."""
@@ -94,14 +104,15 @@ class IncludedDdl:
         if self.selection.is_identity:
             return event
         mirrored: list[SchemaChange] = []
+        of_event = replace(self, between=_names_between(keyed, self.selection))
         for change in keyed:
             if self.definitions is not None:
                 self.definitions.follow(event, change)
-            mirrored += self._mirrored(change)
+            mirrored += of_event._mirrored(change)
         return replace(event, changes=tuple(mirrored))
 
     def _mirrored(self, change: SchemaChange) -> list[SchemaChange]:
-        names, is_in = table_names(change), self.selection.includes
+        names, is_in = table_names(change), self._includes
         if isinstance(change, RecoverDatabase) and (self.selection.routes or change.new_database is not None):
             return [NotSupported(f"{change.description()}: not all of its tables are included under their own names")]
         if not names:
@@ -132,22 +143,22 @@ class IncludedDdl:
 
     def _have_own_mirrors(self, *names: TableName) -> bool:
         """Whether all of the tables are included, and none is merged with others."""
-        return all(self.selection.includes(name) and not self.selection.merges(name) for name in names)
+        return all(self._includes(name) and not self.selection.merges(name) for name in names)
 
     def _own(self, change: SchemaChange) -> SchemaChange:
         """The change of tables with mirrors of their own."""
-        return with_names(change, self.selection.mirror_key, self.selection.mirror_key)
+        return with_names(change, self._mirror_key, self._mirror_key)
 
     def _of_source(self, change: SourceTableChange) -> SchemaChange:
         """The change of one included table, which may be merged."""
         assert change.name is not None
         if self.selection.merges(change.name):
-            return OfSourceTable(self.selection.mirror_key(change.name), change.name, change)
+            return OfSourceTable(self._mirror_key(change.name), change.name, change)
         return self._own(change)
 
     def _renamed(self, old: TableName, new: TableName) -> list[SchemaChange]:
         """A RENAME where a name is excluded or merged: rows are kept only within one merged mirror."""
-        is_in, mirror_key = self.selection.includes, self.selection.mirror_key
+        is_in, mirror_key = self._includes, self._mirror_key
         if self.selection.merges(old) and self.selection.merges(new) and mirror_key(old) == mirror_key(new):
             return [self._of_source(RenameTable(old, new))]
         if self._have_own_mirrors(old, new):
@@ -162,7 +173,7 @@ class IncludedDdl:
 
         unknown: the reason of the gap or refusal.
         """
-        if not self.selection.includes(name):
+        if not self._includes(name):
             return []
         state = None if self.definitions is None else self.definitions.definition(name)
         if state is None:
@@ -172,7 +183,7 @@ class IncludedDdl:
 
     def _as_select(self, change: CreateTableAsSelect) -> list[SchemaChange]:
         is_known = self.definitions is not None and self.definitions.definition(change.name) is not None
-        if not self.selection.routes and not is_known and self.selection.includes(change.name):
+        if not self.selection.routes and not is_known and self._includes(change.name):
             return [change]  # the planner may know the definitions: the mirrors have upstream's names
         unknown = f"its rows come from a query on tables with unknown definitions: {change.query}"
         # its definition has the gap of its first rows already
@@ -192,7 +203,7 @@ class IncludedDdl:
         )
         parts = [AlterTable(change.name, clauses)] if clauses else []
         parts += [AlterTable(other, (_not_exchanged(change.name),)) for other in refused]
-        found = [self._of_source(part) for part in parts if self.selection.includes(part.name)]
+        found = [self._of_source(part) for part in parts if self._includes(part.name)]
         return [*found, *(self._renamed(change.name, target) if target != change.name else [])]
 
 
@@ -204,6 +215,17 @@ _MISSING = (
 def _not_exchanged(other: TableName) -> NotSupportedClause:
     what = f"EXCHANGE PARTITION with {other}: its rows are unknown, because a table is excluded or merged"
     return NotSupportedClause(what, of_rows=True)
+
+
+def _names_between(changes: Iterable[SchemaChange], selection: TableSelection) -> frozenset[TableName]:
+    found, taken = set(), set()
+    for change in changes:
+        if isinstance(change, RenameTable):
+            if change.name in taken:
+                found.add(change.name)
+            if not selection.includes(change.new_name) and selection.includes(change.name):
+                taken.add(change.new_name)
+    return frozenset(found)
 
 
 def _as_sent(name: TableName, event: DdlEvent) -> TableName:

@@ -74,9 +74,9 @@ _NAMES: dict[str, list[str]] = {
     ],
     "RENAME TABLE tmp1 TO eu_n": [f"shop_eu.x_eu_n starts: shop.eu_n was renamed from shop.tmp1, {_BEFORE}"],
     "RENAME TABLE orders TO tmp_x, eu_a TO orders, tmp_x TO eu_a": [
-        "DropTable shop.orders",
+        "RenameTable shop.orders to shop.tmp_x__between_renames",
         "RenameTable shop_eu.x_eu_a to shop.orders",
-        f"shop_eu.x_eu_a starts: shop.eu_a was renamed from shop.tmp_x, {_BEFORE}",
+        "RenameTable shop.tmp_x__between_renames to shop_eu.x_eu_a",
     ],
     "CREATE TABLE o2 LIKE eu_a": ["CreateTableLike shop.o2 like shop_eu.x_eu_a"],
     "CREATE TABLE o2 LIKE tmp1": ["shop.o2 starts: CREATE TABLE LIKE shop.tmp1, whose definition is unknown"],
