@@ -412,7 +412,9 @@ def _assert_upstreams(ingested: Ingested, spark: SparkSession, name: str, case: 
 
 def test_only_tables_with_something_late_are_rebuilt(ingested: Ingested) -> None:
     late = {name for name, case in CASES.items() if case.late}
-    assert ingested.late == late
+    # its late rows have a name that no mirror has any more: only the check `no_breach` reports them
+    without_mirror = {"a_row_from_before_its_table_was_renamed"}
+    assert {table.removesuffix("_new") for table in ingested.late} == late - without_mirror
     assert {table.removesuffix("_new") for table in ingested.changed} <= late
 
 
