@@ -167,7 +167,7 @@ def with_ends(
     published: PublishedCut = NO_CUT,
     unread: Callable[[], Collection[str] | None] = tuple,
 ) -> StreamProgress:
-    """Adds `ends` and `oldest` to a progress without TSOs. `unread` returns the topics of which the source has new records
+    """Adds `ends` and `oldest` to a progress without TSOs. `unread` returns the topics with new records in the source
     (None: unknown).
 
     A topic without new records is complete. In another one, a partition may lack what its other partitions have already,

@@ -178,7 +178,7 @@ def _events_by_table(events: Iterable[DdlEvent]) -> dict[tuple[str, ...], list[D
 def _with_segment_range(changes: DataFrame, tables: Mapping[tuple[str, ...], list[DdlEvent]]) -> DataFrame:
     """Adds `low` and `high`: the first and the last segment in which a row can lie by its position."""
     bounds = {name: [_bound(event) for event in events] for name, events in tables.items()}
-    placed = _join_bounds(changes, bounds, _TABLE)
+    placed = _join_bounds(changes, bounds)
     if all(event.exact_ts for events in tables.values() for event in events):
         low = F.expr("IF(bounds IS NULL, 0, size(filter(bounds, bound -> commit_ts > bound.commit_ts)))")
         return placed.withColumns({"low": low, "high": low}).drop("bounds")
@@ -193,13 +193,11 @@ def _bound(event: DdlEvent) -> tuple[object, ...]:
     return (event.commit_ts, at, event.exact_ts, event.dialect, *event.position, event.ts, event.message_id)
 
 
-def _join_bounds(
-    changes: DataFrame, bounds: Mapping[tuple[str, ...], list[tuple[object, ...]]], columns: tuple[str, ...]
-) -> DataFrame:
+def _join_bounds(changes: DataFrame, bounds: Mapping[tuple[str, ...], list[tuple[object, ...]]]) -> DataFrame:
     """Adds `bounds`: the position of each statement about the row's table; NULL if there is none."""
     if not bounds:
         return changes.withColumn("bounds", F.lit(None).cast(_BOUNDS))
-    names = "".join(f"`{column}` STRING, " for column in columns)
+    names = "".join(f"`{column}` STRING, " for column in _TABLE)
     rows = [(*name, found) for name, found in bounds.items()]
     small = small_frame(changes.sparkSession, rows, f"{names}bounds {_BOUNDS}")
-    return changes.join(F.broadcast(small), list(columns), "left")
+    return changes.join(F.broadcast(small), list(_TABLE), "left")

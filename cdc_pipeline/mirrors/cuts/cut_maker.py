@@ -39,8 +39,6 @@ from cdc_pipeline.spark.few_rows import small_query
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from pyspark.sql import DataFrame
-
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
     from cdc_pipeline.mysql.model.table import TableName
@@ -66,7 +64,7 @@ class CutMaker:
     columns: ColumnRules = field(default_factory=ColumnRules)
     quarantine_policy: QuarantinePolicy = field(default_factory=QuarantinePolicy)
     unread: Callable[[], Collection[str] | None] = tuple
-    """Returns the topics of which the source has new records (None: unknown). Called only without watermarks."""
+    """Returns the topics with new records in the source (None: unknown). Called only without watermarks."""
     permitted: frozenset[Position] = frozenset()
     """For a replay: statements that `policy` does not hold (`permitted_statements`)."""
 
@@ -154,15 +152,9 @@ class CutMaker:
 
     def _rows_of(self, planned: PlannedCut) -> CutRows:
         selection, window = planned.settings.selection, planned.window
-        log, inside = (selection.selected(rows) for rows in (self._table("change_log"), window.read_changes(self.lake)))
-        return CutRows(window, planned.row_selection, log, inside, self._table)
-
-    # ---- inputs
-
-    def _table(self, name: str) -> DataFrame:
-        return self.lake.read(name)
-
-    # ---- results
+        log = selection.selected(self.lake.read("change_log"))
+        inside = selection.selected(window.read_changes(self.lake))
+        return CutRows(window, planned.row_selection, log, inside, self.lake.read)
 
     def mirror_entry(self, name: TableName) -> MirrorEntry | None:
         """The mirror as it is now; None if there is none of that name."""
