@@ -111,6 +111,7 @@ def _watermark(step: int) -> tuple[str, int]:
 
 
 _EXACT_10 = watermark(10, tso(10)), 0
+_EXACT_20 = watermark(20, tso(20)), 0
 """A watermark with the TSO of changes."""
 
 # With TSOs and watermarks. All tables of a lake share its slices; the watermarks 10, 20 and 40 end them.
@@ -344,7 +345,7 @@ EXACT = {
         [
             [_add("x", 5, "1"), _add("x", 10, "2"), _EXACT_10],
             # a copy of the row that was applied, and a new row twice
-            [_add("x", 10, "2", ts=900), _add("x", 10, "3", ts=901), _add("x", 10, "3", ts=902), _watermark(20)],
+            [_add("x", 10, "2", ts=900), _add("x", 10, "3", ts=901), _add("x", 10, "3", ts=902), _EXACT_20],
             [_add("x", 10, "3", ts=2900), _add("x", 20, "4"), _watermark(40)],
         ],
         [[(1, "a")], [(1, "a"), (2, "a"), (3, "a")], [(1, "a"), (2, "a"), (3, "a"), (4, "a")]],
