@@ -51,7 +51,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
     CreateTable,
     DropPartition,
     DropTable,
-    FirstPartition,
     NotSupported,
     NotSupportedClause,
     RenameTable,
@@ -245,7 +244,7 @@ class MergedTablePlanner:
     def _delete_partitions(
         self, state: MirrorState, source: SourceTable, clause: Clause, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
-        if not isinstance(clause, (TruncatePartition, DropPartition, FirstPartition)):
+        if not isinstance(clause, (TruncatePartition, DropPartition)):
             return
         # with the column types of the mirror
         columns = tuple(state.schema.find(column.name) or column for column in source.schema.columns)
