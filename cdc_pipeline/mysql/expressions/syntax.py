@@ -141,7 +141,11 @@ def _string_literal(text: str, introducer: str | None) -> Value:
     if introducer == "_BINARY":
         return bytes_literal(text.encode())
     # the bytes of the literal are UTF-8, as the statement's: other character sets agree with it on ASCII only
-    if introducer is None or introducer in _UTF8_INTRODUCERS or (introducer in ("_LATIN1", "_ASCII") and text.isascii()):
+    if (
+        introducer is None
+        or introducer in _UTF8_INTRODUCERS
+        or (introducer in ("_LATIN1", "_ASCII") and text.isascii())
+    ):
         return literal
     raise ExpressionError(f"{introducer}{text!r}: the character set of the string is not supported")
 
