@@ -85,11 +85,11 @@ _NAMES: dict[str, list[str]] = {
         "shop_eu.x_eu_c starts: the columns and rows of a query were not sent (position 18)"
     ],
     "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE eu_a": [
-        "AlterTable shop.orders: ExchangePartition p0 with shop_eu.x_eu_a"
+        "AlterTable shop.orders: ExchangePartition p0 with shop_eu.x_eu_a validated"
     ],
     "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE tmp1": [f"AlterTable shop.orders: {_EXCHANGED}"],
     "ALTER TABLE tmp1 EXCHANGE PARTITION p0 WITH TABLE eu_a": [f"AlterTable shop_eu.x_eu_a: {_EXCHANGED}"],
-    "FLASHBACK TABLE eu_a TO eu_b": ["RecoverTable shop_eu.x_eu_a as shop_eu.x_eu_b"],
+    "FLASHBACK TABLE eu_a TO eu_b": ["RecoverTable shop_eu.x_eu_a to shop_eu.x_eu_b"],
     "RECOVER TABLE tmp1": [],
     "FLASHBACK TABLE orders TO tmp1": [],
     "FLASHBACK TABLE tmp1 TO orders": [f"shop.orders starts: shop.orders was recovered from shop.tmp1, {_BEFORE}"],
