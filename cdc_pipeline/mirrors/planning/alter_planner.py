@@ -12,8 +12,7 @@ from cdc_pipeline.gaps import Gap, GapKind, gaps_after_alter
 from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse, refuse_definition
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
-from cdc_pipeline.mysql.ddl.origins import column_origins, moves_values
+from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, column_origins, moves_values, row_shape
 from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, replace_type_gaps
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, rows_of_partitions
 from cdc_pipeline.mysql.model.schema_changes import (

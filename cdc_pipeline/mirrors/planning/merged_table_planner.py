@@ -43,8 +43,7 @@ from cdc_pipeline.mirrors.planning.merged_columns import (
 from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
-from cdc_pipeline.mysql.ddl.origins import moves_values
+from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, moves_values, row_shape
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,

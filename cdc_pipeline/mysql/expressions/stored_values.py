@@ -34,6 +34,7 @@ from cdc_pipeline.mysql.expressions.casts import (
     to_datetime,
 )
 from cdc_pipeline.mysql.expressions.enum_labels import stored_labels
+from cdc_pipeline.mysql.expressions.moments import instant
 from cdc_pipeline.mysql.expressions.spellings import (
     ascii_text,
     long_decimal,
@@ -43,7 +44,6 @@ from cdc_pipeline.mysql.expressions.spellings import (
     text_for_column,
 )
 from cdc_pipeline.mysql.expressions.texts import as_bytes
-from cdc_pipeline.mysql.expressions.time_zones import instant
 from cdc_pipeline.mysql.expressions.values import (
     MOMENTS,
     ExpressionError,
