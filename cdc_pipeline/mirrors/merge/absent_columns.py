@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
     from cdc_pipeline.mysql.model.table import TableSchema
-    from cdc_pipeline.mysql.types.typed_cells import Encodings
+    from cdc_pipeline.mysql.types.wire_values import Encodings
 
 
 def absent_defaults(

@@ -14,12 +14,12 @@ from pyspark.sql.types import BinaryType, DoubleType, FloatType, StringType, Tim
 
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column
 from cdc_pipeline.mysql.types.spark_types import is_zero_date, spark_type
-from cdc_pipeline.mysql.types.typed_cells import typed_cell
+from cdc_pipeline.mysql.types.wire_values import typed_cell
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
-    from cdc_pipeline.mysql.types.typed_cells import Encodings
+    from cdc_pipeline.mysql.types.wire_values import Encodings
 
 _BAD = "\0"
 """Prefix of a text that its type cannot hold. No canonical text starts with it."""

@@ -17,7 +17,7 @@ from cdc_pipeline.mysql.model.table import TEXT_TYPES
 from cdc_pipeline.mysql.types.damaged_text import damaged_text
 from cdc_pipeline.mysql.types.local_times import ambiguous_columns
 from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date
-from cdc_pipeline.mysql.types.typed_cells import typed_cell
+from cdc_pipeline.mysql.types.wire_values import typed_cell
 from cdc_pipeline.spark.folded import balanced
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
     from cdc_pipeline.mysql.model.table import MySqlType, TableSchema
-    from cdc_pipeline.mysql.types.typed_cells import Encodings
+    from cdc_pipeline.mysql.types.wire_values import Encodings
 
 _NO_BEFORE_IMAGE = {"column": None, "text": None, "type": "the row before the update, for a table without a key"}
 _MAY_BE_NULL_TEXT = TEXT_TYPES | {"json", "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}

@@ -19,7 +19,6 @@ from cdc_pipeline.mysql.model.change_names import created_names, folded, table_n
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
-    CreateTableAsSelect,
     CreateTableLike,
     DropDatabase,
     DropTable,
@@ -119,7 +118,7 @@ class IncludedDdl:
             return [change]
         if not any(map(is_in, names)):
             return [replace(change, name=None)] if isinstance(change, NotSupported) and change.everywhere else []
-        if not isinstance(change, CreateTableAsSelect) and self._have_own_mirrors(*names):
+        if self._have_own_mirrors(*names):
             return [self._own(change)]
         match change:
             case RenameTable():
@@ -132,8 +131,6 @@ class IncludedDdl:
             case CreateTableLike():
                 unknown = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
                 return self._created(change.name, unknown, if_not_exists=change.if_not_exists, lacks_rows=False)
-            case CreateTableAsSelect():
-                return self._as_select(change)
             case CreateTable() | TruncateTable() | DropTable() | NotSupported():
                 return [self._of_source(change)]
             case NoTableEffect() | DropDatabase() | RecoverDatabase() | OfSourceTable():
@@ -180,14 +177,6 @@ class IncludedDdl:
             return [self._of_source(NotSupported(unknown, name, creates=True))]
         gaps = (*state.gaps, Gap(GapKind.NOT_INCLUDED_BEFORE, unknown)) if lacks_rows else state.gaps
         return [self._of_source(CreateTable(name, state.schema, if_not_exists, gaps))]
-
-    def _as_select(self, change: CreateTableAsSelect) -> list[SchemaChange]:
-        is_known = self.definitions is not None and self.definitions.definition(change.name) is not None
-        if not self.selection.routes and not is_known and self._includes(change.name):
-            return [change]  # the planner may know the definitions: the mirrors have upstream's names
-        unknown = f"its rows come from a query on tables with unknown definitions: {change.query}"
-        # its definition has the gap of its first rows already
-        return self._created(change.name, unknown, if_not_exists=change.if_not_exists, lacks_rows=False)
 
     def _altered(self, change: AlterTable) -> list[SchemaChange]:
         """An ALTER TABLE where a table is excluded or merged: no rows are exchanged with it."""

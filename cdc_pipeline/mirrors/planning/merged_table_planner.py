@@ -43,15 +43,13 @@ from cdc_pipeline.mirrors.planning.merged_columns import (
 from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
 from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
-from cdc_pipeline.mysql.ddl.origins import moves_values
+from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, moves_values, row_shape
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
     DropPartition,
     DropTable,
-    FirstPartition,
     NotSupported,
     NotSupportedClause,
     RenameTable,
@@ -245,7 +243,7 @@ class MergedTablePlanner:
     def _delete_partitions(
         self, state: MirrorState, source: SourceTable, clause: Clause, event: DdlEvent, outcome: DdlOutcome
     ) -> None:
-        if not isinstance(clause, (TruncatePartition, DropPartition, FirstPartition)):
+        if not isinstance(clause, (TruncatePartition, DropPartition)):
             return
         # with the column types of the mirror
         columns = tuple(state.schema.find(column.name) or column for column in source.schema.columns)

@@ -26,7 +26,6 @@ from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
-    CreateTableAsSelect,
     CreateTableLike,
     DropDatabase,
     DropTable,
@@ -195,8 +194,6 @@ class Planner:
                 self._tables.create(change, event, outcome)
             case CreateTableLike():
                 self._tables.create_like(change, event, outcome)
-            case CreateTableAsSelect():
-                self._tables.create_as_select(change, event, outcome)
             case TruncateTable():
                 self._tables.truncate(change.name, event, outcome)
             case DropTable():

@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind
-from cdc_pipeline.mysql.model.limits import MAX_QUOTED, shortened
+from cdc_pipeline.mysql.model.limits import MAX_QUOTED, limit_message, shortened
 from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline.mysql.types.charsets import BINARY_ATTRIBUTE
-from cdc_pipeline.mysql.types.type_limits import exceeded_type_limit, widened_string_type
 
 # Synonyms of one word. `_read_base` handles those of several words.
 _SYNONYMS = {
@@ -54,6 +53,26 @@ KNOWN_TYPES = frozenset(
     }
 )
 
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+# base type → (meaning, maximum) of each number in brackets
+_NUMBERS: dict[str, tuple[tuple[str, int], ...]] = {
+    **dict.fromkeys(_INTEGERS, (("display width", 255),)),
+    "bit": (("bits", 64),),
+    # the maximum scale is 30 in MySQL, 38 in MariaDB
+    "decimal": (("digits", 65), ("scale", 38)),
+    "float": (("digits", 255), ("scale", 38)),
+    "double": (("digits", 255), ("scale", 38)),
+    **dict.fromkeys(("time", "datetime", "timestamp"), (("digits of a second", 6),)),
+    "year": (("digits", 4),),
+    "char": (("length", 255),),
+    "binary": (("length", 255),),
+    "vector": (("dimensions", 16_383),),
+}
+_LABELS = {"enum": 65_535, "set": 64}
+_LONGEST = 2**32 - 1
+_LONGEST_IN_ROW = 65_535
+"""Maximum bytes of VARCHAR and VARBINARY. A server without strict mode converts longer ones to TEXT and BLOB."""
+
 
 @lru_cache(maxsize=1024)
 def parse_mysql_type(text: str) -> MySqlType:
@@ -92,13 +111,36 @@ def read_type(cursor: Cursor) -> tuple[MySqlType, bool]:
     params, members = _read_brackets(cursor)
     if base == "float" and len(params) == 1 and params[0] > 24:
         base, params = "double", ()  # FLOAT(p): p is a number of bits and selects the type
-    base, params = widened_string_type(base, params)
+    base, params = _widened_string_type(base, params)
     kind = MySqlType(base, params, members=members, charset=charset)
-    if (problem := exceeded_type_limit(kind)) is not None:
+    if (problem := _exceeded_limit(kind)) is not None:
         raise DdlSyntaxError(problem, word.start)
     while (changed := accept_type_attribute(cursor, kind)) is not None:
         kind = changed
     return to_binary_type(kind), False
+
+
+def _exceeded_limit(kind: MySqlType) -> str | None:
+    """Which parameter of the type exceeds its limit, as a message; None if all are valid."""
+    if (most := _LABELS.get(kind.base)) is not None and len(kind.members) > most:
+        return f"{kind.base}: " + limit_message("labels", len(kind.members), most)
+    limits = _NUMBERS.get(kind.base, (("length", _LONGEST),))
+    if len(kind.params) > len(limits):
+        return f"{kind.base}: " + limit_message("numbers in brackets", len(kind.params), len(limits))
+    for (what, limit), number in zip(limits, kind.params, strict=False):
+        if number > limit:
+            return f"{kind.base}: " + limit_message(what, number, limit)
+    if kind.base == "decimal" and len(kind.params) > 1 and kind.params[1] > (kind.params[0] or 10):
+        return f"decimal: {limit_message('scale', kind.params[1], kind.params[0] or 10)}, its digits"
+    return None
+
+
+def _widened_string_type(base: str, params: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+    """The TEXT or BLOB type that replaces a VARCHAR or VARBINARY of more than 65,535; other types unchanged."""
+    if base not in ("varchar", "varbinary") or not params or params[0] <= _LONGEST_IN_ROW:
+        return base, params
+    size = "medium" if params[0] < 2**24 else "long"
+    return size + ("text" if base == "varchar" else "blob"), ()
 
 
 def accept_type_attribute(cursor: Cursor, kind: MySqlType) -> MySqlType | None:

@@ -17,7 +17,7 @@ from cdc_pipeline.mysql.types.spark_types import spark_type, text_decimal
 if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import Column, TableSchema
 
-_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 19}
+INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 19}
 _BLOBS = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _MOMENT_KINDS = {
     "date": ValueKind.DATE,
@@ -36,8 +36,8 @@ def column_value(column: Column, schema: TableSchema) -> Value:
 def _value_by_type(column: Column, schema: TableSchema) -> Value:
     kind, name, base = column.type, quoted(column.name), column.type.base
     target = spark_type(kind)
-    if base in _INTEGER_DIGITS:
-        digits = _INTEGER_DIGITS[base] + (base == "bigint" and kind.unsigned)
+    if base in INTEGER_DIGITS:
+        digits = INTEGER_DIGITS[base] + (base == "bigint" and kind.unsigned)
         sql = name if digits > 19 else f"CAST({name} AS BIGINT)"
         no_text_reason = "zerofill" if kind.zerofill else None
         return Value(sql, ValueKind.INTEGER, digits=digits, unsigned=kind.unsigned, no_text_reason=no_text_reason)

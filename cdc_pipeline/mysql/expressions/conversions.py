@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import Gap, GapKind, merge_gaps, without_kinds
 from cdc_pipeline.mysql.ddl.column_types import KNOWN_TYPES
+from cdc_pipeline.mysql.expressions.column_values import INTEGER_DIGITS
 from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate_assignment
 from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.quoted_names import quoted
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.expressions.translation import SparkExpression
     from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
 
-INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+INTEGERS = frozenset(INTEGER_DIGITS)
 BLOBS = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _FRACTIONS = frozenset({"datetime", "timestamp", "time"})
-_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 19}
 _SIZES = {
     **dict.fromkeys(("tinytext", "tinyblob"), 2**8 - 1),
     **dict.fromkeys(("text", "blob"), 2**16 - 1),
@@ -107,7 +107,7 @@ def _is_exact(old: MySqlType, new: MySqlType) -> bool:
 
 
 def _integer_is_exact(old: MySqlType, new: MySqlType) -> bool:
-    digits = _DIGITS[old.base] + (old.base == "bigint" and old.unsigned)
+    digits = INTEGER_DIGITS[old.base] + (old.base == "bigint" and old.unsigned)
     if new.base in INTEGERS:
         kind = wider_type(replace(old, zerofill=False, params=()), replace(new, zerofill=False, params=()))
         return kind is not None and (kind.base, kind.unsigned) == (new.base, new.unsigned)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.expressions.moments import as_date, as_datetime, now, today, utc_now
-from cdc_pipeline.mysql.expressions.time_zones import instant, local_time
+from cdc_pipeline.mysql.expressions.moments import as_date, as_datetime, instant, local_time, now, today, utc_now
 from cdc_pipeline.mysql.expressions.values import (
     LITERAL,
     ExpressionError,

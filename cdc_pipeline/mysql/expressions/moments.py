@@ -1,24 +1,30 @@
-"""Dates and local times in MySQL expressions: conversions between them, interval arithmetic, NOW() and CURDATE()."""
+"""Dates, local times and instants in MySQL expressions: conversions between them, intervals, NOW() and CURDATE().
+
+The Spark session is in UTC.
+"""
 
 from __future__ import annotations
 
 import re
 from datetime import date, datetime
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from cdc_pipeline.mysql.expressions.time_zones import local_time
 from cdc_pipeline.mysql.expressions.values import (
     MOMENTS,
     ExpressionError,
     Value,
     ValueKind,
+    add_doubts,
     bind_sql,
     combined_doubt,
     constant_integer,
     constant_text,
     integer,
     require_kind,
+    sql_string,
 )
+from cdc_pipeline.mysql.types.local_times import odd_hours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +37,39 @@ _CALENDAR_UNITS = {"DAY": 1, "WEEK": 7, "MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _CLOCK_UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600}
 _MAX_INTERVAL = 4 * 10**11
 """Exceeds the seconds, and so the days and months, between any two dates of MySQL."""
+_STEPS = (-3600, -1800, 1800, 3600)
+"""Seconds by which clocks are set forward or back."""
+
+
+def checked_zone(name: str) -> str:
+    """Returns the name of an IANA zone. Raises ExpressionError if the zone is unknown."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ExpressionError(f"{name!r} is not an IANA time zone") from error
+    return name
+
+
+def local_time(value: Value, time_zone: str) -> Value:
+    """A TIMESTAMP as the DATETIME of a zone."""
+    sql = f"CAST(from_utc_timestamp({value.sql}, {sql_string(time_zone)}) AS TIMESTAMP_NTZ)"
+    return Value(sql, ValueKind.DATETIME, value.doubt, scale=value.scale)
+
+
+def instant(value: Value, time_zone: str) -> Value:
+    """A DATETIME of a zone as TIMESTAMP; doubtful if the clock of the zone shows this time twice or never."""
+    local = f"CAST({value.sql} AS TIMESTAMP)"
+    zone = sql_string(time_zone)
+    sql = f"to_utc_timestamp({local}, {zone})"
+    result = Value(sql, ValueKind.TIMESTAMP, value.doubt, scale=value.scale)
+    if not odd_hours(time_zone):
+        return result
+
+    def shows(step: int) -> str:
+        return f"from_utc_timestamp(timestampadd(SECOND, {step}, {sql}), {zone}) = {local}"
+
+    twice = " OR ".join(shows(step) for step in _STEPS)
+    return add_doubts(result, f"(NOT {shows(0)} OR {twice})")
 
 
 def moment(value: Value, context: Context) -> Value:

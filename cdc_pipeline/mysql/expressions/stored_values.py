@@ -34,6 +34,7 @@ from cdc_pipeline.mysql.expressions.casts import (
     to_datetime,
 )
 from cdc_pipeline.mysql.expressions.enum_labels import stored_labels
+from cdc_pipeline.mysql.expressions.moments import instant
 from cdc_pipeline.mysql.expressions.spellings import (
     ascii_text,
     long_decimal,
@@ -43,7 +44,6 @@ from cdc_pipeline.mysql.expressions.spellings import (
     text_for_column,
 )
 from cdc_pipeline.mysql.expressions.texts import as_bytes
-from cdc_pipeline.mysql.expressions.time_zones import instant
 from cdc_pipeline.mysql.expressions.values import (
     MOMENTS,
     ExpressionError,
@@ -53,7 +53,7 @@ from cdc_pipeline.mysql.expressions.values import (
     bind_sql,
 )
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
-from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, spark_type, text_decimal
+from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, integer_range, spark_type, text_decimal
 
 _MOST_EXACT = "9223372036854775807D"
 """2^63: below it, Spark converts a DOUBLE to BIGINT exactly."""
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.expressions.values import Context
     from cdc_pipeline.mysql.model.table import MySqlType
 
-_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _TIMESTAMP_RANGE = "TIMESTAMP'1970-01-01 00:00:01Z' AND TIMESTAMP'2038-01-19 03:14:07.999999Z'"
 
@@ -88,7 +87,7 @@ def stored_value(value: Value, kind: MySqlType, context: Context) -> Value:
     if base == "time":
         return stored_time(value, _digits(kind), context)
     value = number_for_column(value, kind, context)
-    if base in _BITS or base in ("bit", "year"):
+    if base == "year" or integer_range(kind) is not None:
         return _stored_integer(value, kind, context)
     if base == "decimal" and isinstance(target, DecimalType):
         decimal = as_decimal(value, target.precision, target.scale)
@@ -133,20 +132,14 @@ def _stored_integer(value: Value, kind: MySqlType, context: Context) -> Value:
         # the range check below only needs DECIMAL(20,0) for unsigned columns and BIT
         wide = kind.unsigned or kind.base == "bit"
         number = value if value.kind is ValueKind.INTEGER else as_integer(value, wide, context)
-    low, high = _range(kind)
     if kind.base == "bit" and value.kind is ValueKind.TEXT:
         raise ExpressionError("text assigned to a column of type bit is not supported")
-    if kind.base == "year":
+    limits = integer_range(kind)
+    if limits is None:
         return _stored_year(number, value)
+    low, high = limits
     sql = bind_sql(number.sql, lambda x: f"CASE WHEN {x} BETWEEN {low} AND {high} THEN try_cast({x} AS {target}) END")
     return add_doubts(replace(number, sql=sql), became_null(number.sql, sql))
-
-
-def _range(kind: MySqlType) -> tuple[int, int]:
-    if kind.base == "bit":
-        return 0, 2 ** (kind.params[0] if kind.params else 1) - 1
-    bits = _BITS.get(kind.base, 32)
-    return (0, 2**bits - 1) if kind.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def _stored_year(number: Value, source: Value) -> Value:

@@ -29,9 +29,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cdc_pipeline.mysql.expressions.moments import checked_zone
 from cdc_pipeline.mysql.expressions.stored_values import stored_value
 from cdc_pipeline.mysql.expressions.text_sizes import size_condition
-from cdc_pipeline.mysql.expressions.time_zones import checked_zone
 from cdc_pipeline.mysql.expressions.values import (
     Context,
     ExpressionError,

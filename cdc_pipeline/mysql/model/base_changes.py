@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from cdc_pipeline.gaps import Gap
+from cdc_pipeline.mysql.model.table import Default
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,20 +43,33 @@ class TableNames(NamedTuple):
         return (*self.dropped, *(old for old, _ in self.renamed))
 
 
-class _Described(ABC):
+_BEFORE = {"new_name": " to ", "new_database": " to ", "source": " like ", "table": " with ", "clauses": ": "}
+"""What precedes the words of a field, if not a space."""
+
+
+class _Described:
     __slots__ = ()
 
-    @abstractmethod
-    def details(self) -> str:
-        """The part of the description after the class name."""
-
     def description(self) -> str:
-        """One line for `ddl_history`, outcomes and gaps."""
-        details = self.details()
-        return f"{type(self).__name__} {details}" if details else type(self).__name__
+        """One line for `ddl_history`, outcomes and gaps: the class and its fields, without default values of columns."""
+        text = type(self).__name__
+        for field in fields(self):  # type: ignore[arg-type]  # each subclass is a dataclass
+            words = _words(field.name, getattr(self, field.name))
+            text += f"{_BEFORE.get(field.name, ' ')}{words}" if words else ""
+        return text
 
 
-class BaseChange(_Described):
+def _words(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return name.replace("_", " ") if value else ""
+    if isinstance(value, tuple):
+        return ", ".join(filter(None, (_words(name, item) for item in value)))
+    if isinstance(value, _Described):
+        return value.description()
+    return "" if value is None or isinstance(value, (Default, Gap)) else str(value).strip()
+
+
+class BaseChange(_Described, ABC):
     """What each statement reports about itself."""
 
     __slots__ = ()
@@ -71,7 +88,7 @@ class BaseChange(_Described):
         return (*self.names().emptied, *self.names().dropped)
 
 
-class BaseClause(_Described):
+class BaseClause(_Described, ABC):
     """What each clause of ALTER TABLE reports about itself."""
 
     __slots__ = ()

@@ -11,21 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from cdc_pipeline.gaps import Gap
 from cdc_pipeline.mysql.model.base_changes import BaseChange, BaseClause, KeepingClause, RemovingClause, TableNames
-
-# `as` with the same name exports them from here.
-from cdc_pipeline.mysql.model.partition_clauses import AddPartitions as AddPartitions
-from cdc_pipeline.mysql.model.partition_clauses import CoalescePartition as CoalescePartition
-from cdc_pipeline.mysql.model.partition_clauses import DropPartition as DropPartition
-from cdc_pipeline.mysql.model.partition_clauses import ExchangePartition as ExchangePartition
-from cdc_pipeline.mysql.model.partition_clauses import FirstPartition as FirstPartition
-from cdc_pipeline.mysql.model.partition_clauses import LastPartition as LastPartition
-from cdc_pipeline.mysql.model.partition_clauses import MergeFirstPartition as MergeFirstPartition
-from cdc_pipeline.mysql.model.partition_clauses import PartitionBy as PartitionBy
-from cdc_pipeline.mysql.model.partition_clauses import PartitionDefinitionClause as PartitionDefinitionClause
-from cdc_pipeline.mysql.model.partition_clauses import PartitionRowsClause as PartitionRowsClause
-from cdc_pipeline.mysql.model.partition_clauses import RemovePartitioning as RemovePartitioning
-from cdc_pipeline.mysql.model.partition_clauses import ReorganizePartition as ReorganizePartition
-from cdc_pipeline.mysql.model.partition_clauses import TruncatePartition as TruncatePartition
+from cdc_pipeline.mysql.model.partitions import Partition, Partitioning
 from cdc_pipeline.mysql.model.table import Column, Default, PlainIndex, TableName, TableSchema, UniqueKey
 from cdc_pipeline.stored_json import BY_CLASS
 
@@ -42,6 +28,9 @@ class ColumnPosition:
     after: str | None = None
     """The column before it; None means FIRST."""
 
+    def __str__(self) -> str:
+        return "first" if self.after is None else f"after {self.after}"
+
 
 # ---- clauses of ALTER TABLE
 
@@ -52,17 +41,11 @@ class AddColumn(KeepingClause):
     position: ColumnPosition | None = None
     if_not_exists: bool = False
 
-    def details(self) -> str:
-        return f"{self.column.name} {self.column.type}"
-
 
 @dataclass(frozen=True, slots=True)
 class DropColumn(RemovingClause):
     name: str
     if_exists: bool = False
-
-    def details(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +56,6 @@ class ChangeColumn(BaseClause):
     column: Column
     position: ColumnPosition | None = None
     if_exists: bool = False
-
-    def details(self) -> str:
-        return f"{self.name} to {self.column.name} {self.column.type}"
 
     def loses_data(self, schema: TableSchema, unsure: UnsureConversion) -> bool:
         before = schema.find(self.name)
@@ -88,9 +68,6 @@ class RenameColumn(KeepingClause):
     new_name: str
     if_exists: bool = False
 
-    def details(self) -> str:
-        return f"{self.name} to {self.new_name}"
-
 
 @dataclass(frozen=True, slots=True)
 class SetDefault(KeepingClause):
@@ -100,30 +77,20 @@ class SetDefault(KeepingClause):
     default: Default | None
     if_exists: bool = False
 
-    def details(self) -> str:
-        return self.name
-
 
 @dataclass(frozen=True, slots=True)
 class AddPrimaryKey(KeepingClause):
     columns: tuple[str, ...]
 
-    def details(self) -> str:
-        return f"({', '.join(self.columns)})"
-
 
 @dataclass(frozen=True, slots=True)
 class DropPrimaryKey(KeepingClause):
-    def details(self) -> str:
-        return ""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class AddUniqueKey(KeepingClause):
     key: UniqueKey
-
-    def details(self) -> str:
-        return f"{self.key.name} ({', '.join(self.key.columns)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +99,6 @@ class AddIndex(KeepingClause):
 
     index: PlainIndex
 
-    def details(self) -> str:
-        return f"{self.index.name} ({', '.join(self.index.columns)})"
-
 
 @dataclass(frozen=True, slots=True)
 class DropIndex(KeepingClause):
@@ -142,25 +106,16 @@ class DropIndex(KeepingClause):
 
     name: str
 
-    def details(self) -> str:
-        return self.name
-
 
 @dataclass(frozen=True, slots=True)
 class RenameIndex(KeepingClause):
     name: str
     new_name: str
 
-    def details(self) -> str:
-        return f"{self.name} to {self.new_name}"
-
 
 @dataclass(frozen=True, slots=True)
 class RenameTo(KeepingClause):
     name: TableName
-
-    def details(self) -> str:
-        return str(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +125,6 @@ class DefaultCharset(KeepingClause):
     charset: str
     collation: str | None = None
 
-    def details(self) -> str:
-        return f"{self.charset} {self.collation}" if self.collation else self.charset
-
 
 @dataclass(frozen=True, slots=True)
 class ConvertCharset(KeepingClause):
@@ -181,8 +133,72 @@ class ConvertCharset(KeepingClause):
     charset: str
     collation: str | None = None
 
-    def details(self) -> str:
-        return f"{self.charset} {self.collation}" if self.collation else self.charset
+
+# ---- clauses that remove or exchange rows. No row event reports these rows.
+
+
+@dataclass(frozen=True, slots=True)
+class TruncatePartition(RemovingClause):
+    names: tuple[str, ...]
+    """Empty means ALL."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartition(RemovingClause):
+    names: tuple[str, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePartition(RemovingClause):
+    """Swaps the rows of the partition and of `table`."""
+
+    name: str
+    table: TableName
+    validated: bool = True
+    """False means WITHOUT VALIDATION: the partition may receive rows outside its definition."""
+
+
+# ---- clauses that keep all rows
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions(KeepingClause):
+    """ADD PARTITION."""
+
+    partitions: tuple[Partition, ...]
+    count: int | None = None
+    """The number of added partitions (HASH) if the clause has no definitions."""
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReorganizePartition(KeepingClause):
+    """Replaces the named partitions with `partitions`. Without names it changes no definition."""
+
+    names: tuple[str, ...]
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CoalescePartition(KeepingClause):
+    count: int
+    """The number of removed partitions (HASH)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBy(KeepingClause):
+    """PARTITION BY. A clause about partitions that cannot be parsed is a PartitionBy with an unknown partitioning."""
+
+    partitioning: Partitioning
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitioning(KeepingClause):
+    pass
+
+
+# ---- other clauses
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +206,6 @@ class NoRowEffect(KeepingClause):
     """A clause that changes neither rows nor columns, such as a foreign key, a comment or AUTO_INCREMENT."""
 
     what: str
-
-    def details(self) -> str:
-        return self.what
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +216,14 @@ class NotSupportedClause(KeepingClause):
     of_rows: bool = False
     """The clause changes rows only."""
 
-    def details(self) -> str:
-        return self.what
+    def description(self) -> str:
+        return f"{type(self).__name__} {self.what}"
 
 
+PartitionRowsClause: TypeAlias = TruncatePartition | DropPartition | ExchangePartition
+PartitionDefinitionClause: TypeAlias = (
+    AddPartitions | ReorganizePartition | CoalescePartition | PartitionBy | RemovePartitioning
+)
 Clause: TypeAlias = Annotated[
     AddColumn
     | DropColumn
@@ -243,9 +260,6 @@ class CreateTable(BaseChange):
     gaps: tuple[Gap, ...] = ()
     """Why the created table may lack rows."""
 
-    def details(self) -> str:
-        return f"{self.name} ({', '.join(f'{column.name} {column.type}' for column in self.schema.columns)})"
-
     def names(self) -> TableNames:
         return TableNames(touched=(self.name,), created=(self.name,))
 
@@ -256,9 +270,6 @@ class CreateTableLike(BaseChange):
     source: TableName
     if_not_exists: bool = False
 
-    def details(self) -> str:
-        return f"{self.name} like {self.source}"
-
     def names(self) -> TableNames:
         return TableNames(touched=(self.name,), created=(self.name,), read=(self.source,))
 
@@ -267,9 +278,6 @@ class CreateTableLike(BaseChange):
 class AlterTable(BaseChange):
     name: TableName
     clauses: tuple[Clause, ...]
-
-    def details(self) -> str:
-        return f"{self.name}: {', '.join(clause.description() for clause in self.clauses)}"
 
     def names(self) -> TableNames:
         if all(isinstance(clause, RowKeepingClause) for clause in self.clauses):
@@ -296,9 +304,6 @@ class RenameTable(BaseChange):
     name: TableName
     new_name: TableName
 
-    def details(self) -> str:
-        return f"{self.name} to {self.new_name}"
-
     def names(self) -> TableNames:
         pair = (self.name, self.new_name)
         return TableNames(touched=pair, renamed=(pair,))
@@ -308,9 +313,6 @@ class RenameTable(BaseChange):
 class TruncateTable(BaseChange):
     name: TableName
 
-    def details(self) -> str:
-        return str(self.name)
-
     def names(self) -> TableNames:
         return TableNames(touched=(self.name,), emptied=(self.name,))
 
@@ -319,9 +321,6 @@ class TruncateTable(BaseChange):
 class DropTable(BaseChange):
     name: TableName
     if_exists: bool = False
-
-    def details(self) -> str:
-        return str(self.name)
 
     def names(self) -> TableNames:
         return TableNames(touched=(self.name,), dropped=(self.name,))
@@ -334,32 +333,8 @@ class DropDatabase(BaseChange):
     def drops(self, table: TableName) -> bool:
         return table.database == self.database
 
-    def details(self) -> str:
-        return self.database
-
     def names(self) -> TableNames:
         return TableNames()
-
-
-@dataclass(frozen=True, slots=True)
-class CreateTableAsSelect(BaseChange):
-    name: TableName
-    columns: tuple[Clause, ...]
-    """AddColumn of each column that the statement itself defines."""
-    keys: tuple[Clause, ...]
-    """The other clauses of the definition: keys, indexes, partitioning."""
-    charset: str | None
-    query: str
-    database: str
-    """The database of unqualified names in the query."""
-    if_not_exists: bool = False
-    collation: str | None = None
-
-    def details(self) -> str:
-        return f"{self.name} as {self.query}"
-
-    def names(self) -> TableNames:
-        return TableNames(touched=(self.name,), created=(self.name,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,9 +345,6 @@ class RecoverTable(BaseChange):
     new_name: TableName | None = None
     by_job: bool = False
     """BY JOB: of several tables that were dropped under the name, any may be meant."""
-
-    def details(self) -> str:
-        return str(self.name) if self.new_name is None else f"{self.name} as {self.new_name}"
 
     def names(self) -> TableNames:
         recovered = (self.new_name or self.name,)
@@ -386,9 +358,6 @@ class RecoverDatabase(BaseChange):
     database: str
     new_database: str | None = None
 
-    def details(self) -> str:
-        return f"{self.database} as {self.new_database}" if self.new_database else self.database
-
     def names(self) -> TableNames:
         return TableNames()
 
@@ -398,9 +367,6 @@ class NoTableEffect(BaseChange):
     """A statement that changes neither rows nor columns of a table, such as CREATE DATABASE or CREATE VIEW."""
 
     what: str
-
-    def details(self) -> str:
-        return self.what
 
     def names(self) -> TableNames:
         return TableNames()
@@ -418,8 +384,8 @@ class NotSupported(BaseChange):
     everywhere: bool = False
     """Whether the statement may change any table."""
 
-    def details(self) -> str:
-        return self.reason
+    def description(self) -> str:
+        return f"{type(self).__name__} {self.reason}"
 
     def names(self) -> TableNames:
         return TableNames() if self.name is None else TableNames(touched=(self.name,))
@@ -436,9 +402,6 @@ class OfSourceTable(BaseChange):
     change: SourceTableChange
     """The statement, with upstream names. The new name of a RenameTable belongs to the same mirror."""
 
-    def details(self) -> str:
-        return self.change.description()
-
     def names(self) -> TableNames:
         inner, own = self.change.names(), (self.name,)
         return TableNames(
@@ -453,7 +416,7 @@ class OfSourceTable(BaseChange):
         return (self.name,) if self.change.tables_losing_data(lambda _: schema_of(self.name), unsure) else ()
 
     def description(self) -> str:
-        return f"{self.name}: {self.details()}"
+        return f"{self.name}: {self.change.description()}"
 
 
 SourceTableChange: TypeAlias = Annotated[
@@ -463,7 +426,6 @@ SourceTableChange: TypeAlias = Annotated[
 SchemaChange: TypeAlias = Annotated[
     CreateTable
     | CreateTableLike
-    | CreateTableAsSelect
     | AlterTable
     | RenameTable
     | TruncateTable

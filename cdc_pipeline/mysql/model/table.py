@@ -84,6 +84,9 @@ class Column:
     """The formula of a generated column."""
     auto_increment: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}"
+
     @property
     def has_constant_default(self) -> bool:
         """Whether the default value depends on neither the row nor the time."""
@@ -100,6 +103,9 @@ class UniqueKey:
     exact: bool = True
     """False if the index covers an expression or only a prefix of a column."""
 
+    def __str__(self) -> str:
+        return f"{self.name} ({', '.join(self.columns)})"
+
 
 @dataclass(frozen=True, slots=True)
 class PlainIndex:
@@ -107,6 +113,9 @@ class PlainIndex:
 
     name: str
     columns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({', '.join(self.columns)})"
 
 
 @shareable
@@ -124,6 +133,9 @@ class TableSchema:
     indexes: tuple[PlainIndex, ...] = ()
     collation: str | None = None
     """The default collation of the table; None if no statement named one."""
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.columns))})"
 
     @property
     def column_names(self) -> tuple[str, ...]:

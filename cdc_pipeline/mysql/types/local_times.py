@@ -7,9 +7,9 @@ a skipped time, so such a text proves that `time_zone` is not the zone of the en
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import functions as F
@@ -17,94 +17,75 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import Gap, GapKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column
 
     from cdc_pipeline.mysql.model.table import MySqlType
 
 TWICE, NEVER = "twice", "never"
-_EPOCH = datetime(1970, 1, 1)
 _FIRST, _LAST = datetime(1969, 12, 31), datetime(2038, 1, 20)
 """A TIMESTAMP is in the years 1970 to 2038."""
-_HOUR = "%Y-%m-%d %H"
-
-
-class ClockChange(NamedTuple):
-    """A range of local times that the clock of a zone shows twice or never."""
-
-    start: datetime
-    end: datetime
-    """Exclusive."""
-    how: str
-    """TWICE or NEVER."""
+_GAPS = {
+    TWICE: (
+        GapKind.AMBIGUOUS_TIME,
+        "some values are local times that the clock of time_zone shows twice: their instants are ambiguous",
+    ),
+    NEVER: (
+        GapKind.NONEXISTENT_TIME,
+        "some values are local times that the clock of time_zone skips: time_zone is not the encoder's zone",
+    ),
+}
 
 
 @lru_cache(maxsize=32)
-def clock_changes(time_zone: str) -> tuple[ClockChange, ...]:
-    """The ranges of local times that the clock of a zone shows twice or never, in order.
+def odd_hours(time_zone: str) -> Mapping[str, str]:
+    """The local hours (`YYYY-MM-DD hh`) that the clock of a zone shows twice or never, in whole or in part → TWICE or NEVER.
 
     Empty for a zone with a constant offset and for an unknown zone.
     """
     try:
         zone = ZoneInfo(time_zone)
     except (ZoneInfoNotFoundError, ValueError):
-        return ()
-    changes = []
-    day = _FIRST.replace(tzinfo=timezone.utc)
-    while day.replace(tzinfo=None) < _LAST:
+        return {}
+    hours = {}
+    day = _FIRST
+    while day < _LAST:
         following = day + timedelta(days=1)
-        if _offset(day, zone) != _offset(following, zone):
-            changes.append(_clock_change(day, following, zone))
+        if _offsets(day, zone)[0] != _offsets(following, zone)[0]:
+            for half_hour in range(-6, 48):  # set back after midnight, the clock shows hours of the day before again
+                moment = day + timedelta(minutes=30 * half_hour)
+                first, second = _offsets(moment, zone)
+                if first != second:
+                    # set back, the clock shows the time first with the greater offset
+                    hours[f"{moment:%Y-%m-%d %H}"] = TWICE if first > second else NEVER
         day = following
-    return tuple(change for change in changes if change.start < change.end)
+    return hours
 
 
-def _offset(instant: datetime, zone: ZoneInfo) -> timedelta:
-    offset = instant.astimezone(zone).utcoffset()
-    assert offset is not None
-    return offset
-
-
-def _clock_change(low: datetime, high: datetime, zone: ZoneInfo) -> ClockChange:
-    """The only clock change between two instants, found by bisection to the second."""
-    before, after = _offset(low, zone), _offset(high, zone)
-    while high - low > timedelta(seconds=1):
-        middle = low + (high - low) / 2
-        middle = middle.replace(microsecond=0)
-        low, high = (middle, high) if _offset(middle, zone) == before else (low, middle)
-    moment = high.replace(tzinfo=None)
-    if after < before:
-        return ClockChange(moment + after, moment + before, TWICE)
-    return ClockChange(moment + before, moment + after, NEVER)
+def _offsets(local: datetime, zone: ZoneInfo) -> tuple[timedelta, timedelta]:
+    """The UTC offsets of the first and the second instant of a local time; around a skipped one, those before and after."""
+    first, second = (local.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
+    assert first is not None
+    assert second is not None
+    return first, second
 
 
 def times_shown(text: str, time_zone: str) -> str | None:
     """TWICE or NEVER if the clock of the zone shows the local time (`YYYY-MM-DD hh:mm:ss…`) so often; None for once."""
-    local = datetime.fromisoformat(text[:19])
-    return next((change.how for change in clock_changes(time_zone) if change.start <= local < change.end), None)
+    return odd_hours(time_zone).get(text[:13])
 
 
 def is_shown(text: Column, time_zone: str, how: str) -> Column | None:
     """A boolean column: whether the clock of the zone shows the local time `text` as often as `how` (TWICE or NEVER).
 
-    None if the zone has no such times. The hour is first searched in one literal with all affected hours, so other rows
-    cost little.
+    None if the zone has no such times. One literal has all hours, so that a row costs little.
     """
-    changes = [change for change in clock_changes(time_zone) if change.how == how]
-    if not changes:
+    hours = [hour for hour, found in odd_hours(time_zone).items() if found == how]
+    if not hours:
         return None
-    hours = {hour: None for change in changes for hour in _hours(change)}
     in_hour = F.contains(F.lit("|".join(hours)), F.substring(text, 1, 13)) & (F.length(text) >= 19)
-    if all(change.start.minute == change.end.minute == 0 for change in changes):
-        return F.coalesce(in_hour, F.lit(False))
-    # the clock change begins or ends within an hour
-    seconds = F.unix_seconds(F.substring(text, 1, 19).try_cast("timestamp_ntz").cast("timestamp"))
-    within = F.lit(False)
-    for change in changes:
-        start, end = (int((moment - _EPOCH).total_seconds()) for moment in (change.start, change.end))
-        within = within | ((seconds >= start) & (seconds < end))
-    return F.coalesce(in_hour & within, F.lit(False))
+    return F.coalesce(in_hour, F.lit(False))
 
 
 def ambiguous_columns(texts: Iterable[tuple[str, Column, MySqlType]], time_zone: str) -> Column | None:
@@ -112,10 +93,10 @@ def ambiguous_columns(texts: Iterable[tuple[str, Column, MySqlType]], time_zone:
 
     `texts`: (name, text, type) per column. None if no row can have such a text.
     """
-    stamps = [(name, text) for name, text, kind in texts if kind.base == "timestamp"]
     entries = [
         F.when(condition, F.lit(f"{how}:{name}"))
-        for name, text in stamps
+        for name, text, kind in texts
+        if kind.base == "timestamp"
         for how in (TWICE, NEVER)
         if (condition := is_shown(text, time_zone, how)) is not None
     ]
@@ -124,23 +105,4 @@ def ambiguous_columns(texts: Iterable[tuple[str, Column, MySqlType]], time_zone:
 
 def local_time_gaps(found: Iterable[str]) -> list[Gap]:
     """The gaps of a mirror for the entries that `ambiguous_columns` returned."""
-    gaps = []
-    for how, _, name in (item.partition(":") for item in sorted(found)):
-        if how == TWICE:
-            detail = "some values are local times that the clock of time_zone shows twice: their instants are ambiguous"
-            gaps.append(Gap(GapKind.AMBIGUOUS_TIME, detail, name))
-        else:
-            detail = (
-                "some values are local times that the clock of time_zone skips: time_zone is not the encoder's zone"
-            )
-            gaps.append(Gap(GapKind.NONEXISTENT_TIME, detail, name))
-    return gaps
-
-
-def _hours(change: ClockChange) -> list[str]:
-    hour = change.start.replace(minute=0, second=0)
-    hours = []
-    while hour < change.end:
-        hours.append(hour.strftime(_HOUR))
-        hour += timedelta(hours=1)
-    return hours
+    return [Gap(*_GAPS[how], name) for how, _, name in (item.partition(":") for item in sorted(found))]

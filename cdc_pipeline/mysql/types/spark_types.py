@@ -146,16 +146,23 @@ def _in_range(number: Column, kind: MySqlType) -> Column:
     """The number if it is in the range of the MySQL type (ticdc-canal-json "Integer types"), else NULL."""
     if kind.base == "year":
         return F.when((number == 0) | number.between(*_YEARS), number)
+    limits = integer_range(kind)
+    if limits is None:
+        return F.when(number >= 0, number) if kind.unsigned else number
+    if kind.base in _SIGNED and not kind.unsigned and kind.base != "mediumint":
+        return number  # its Spark type has the same range
+    return F.when(number.between(_exact(limits[0]), _exact(limits[1])), number)
+
+
+def integer_range(kind: MySqlType) -> tuple[int, int] | None:
+    """The least and the greatest value of an integer type or BIT; None for other types."""
     if kind.base == "bit":
         # TiCDC's default mode does not send the size of a BIT: allow the maximum
-        most = 2 ** kind.params[0] - 1 if kind.params else 2 ** _BITS["bigint"] - 1
-        return F.when(number.between(_exact(0), _exact(most)), number)
-    if kind.base in _BITS and kind.unsigned:
-        return F.when(number.between(_exact(0), _exact(2 ** _BITS[kind.base] - 1)), number)
-    if kind.base == "mediumint":
-        half = 2 ** (_BITS[kind.base] - 1)
-        return F.when(number.between(-half, half - 1), number)
-    return F.when(number >= 0, number) if kind.unsigned else number
+        return 0, 2 ** (kind.params[0] if kind.params else 64) - 1
+    if kind.base not in _BITS:
+        return None
+    bits = _BITS[kind.base]
+    return (0, 2**bits - 1) if kind.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def _exact(number: int) -> Column:

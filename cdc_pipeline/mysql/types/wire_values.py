@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DecimalType, StringType
@@ -15,9 +15,15 @@ from cdc_pipeline.mysql.types.spark_types import latin1_bytes, padded, parse_val
 from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, decimal_text_of_double, time_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column
 
+    from cdc_pipeline.mysql.model.table import Column as SchemaColumn
     from cdc_pipeline.mysql.model.table import MySqlType
+
+Encodings: TypeAlias = "tuple[tuple[str, Mapping[str, str]], ...]"
+"""(dialect, encoding per column) for each dialect of the rows; the encodings are those of `wire_value`."""
 
 JSON_BYTES = "JSON_BYTES"
 """MariaDB's JSON from Canal: UTF-8 bytes, encoded as ISO-8859-1 text (canal-facts 29)."""
@@ -27,6 +33,15 @@ _LABELS = ("enum", "set")
 _BIT_BYTES = 8
 # the range of DATE and DATETIME, in ms since 1970
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+
+def typed_cell(text: Column, column: SchemaColumn, time_zone: str, wires: Encodings) -> Column:
+    """The typed value of a text, which depends on the column `dialect`; NULL if it cannot be parsed."""
+    by_dialect = {dialect: encodings.get(column.name) for dialect, encodings in wires}
+    if len(set(by_dialect.values())) <= 1:
+        return wire_value(text, column.type, time_zone, next(iter(by_dialect.values()), None))
+    cells = {dialect: wire_value(text, column.type, time_zone, encoding) for dialect, encoding in by_dialect.items()}
+    return F.coalesce(*(F.when(F.col("dialect") == dialect, cell) for dialect, cell in cells.items()))
 
 
 def wire_value(text: Column, kind: MySqlType, time_zone: str, encoding: str | None) -> Column:

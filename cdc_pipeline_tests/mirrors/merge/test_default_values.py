@@ -14,7 +14,7 @@ from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.expressions.translation import Now
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
-from cdc_pipeline.mysql.model.table import Default, TableSchema
+from cdc_pipeline.mysql.model.table import TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
 if TYPE_CHECKING:
@@ -65,10 +65,6 @@ _DEFAULTS: dict[str, str | None] = {
     "INT DEFAULT +5": "5",
     "INT DEFAULT '5'": "5",
     "INT DEFAULT 0": "0",
-    "INT DEFAULT 2.5": "3",
-    "INT DEFAULT -2.5": "-3",
-    "INT DEFAULT '2.4'": "2",
-    "INT DEFAULT 1e3": "1000",
     "TINYINT(1) DEFAULT TRUE": "1",
     "BOOL DEFAULT FALSE": "0",
     "BIGINT DEFAULT -9223372036854775808": "-9223372036854775808",
@@ -82,18 +78,12 @@ _DEFAULTS: dict[str, str | None] = {
     "DECIMAL(5,2) DEFAULT -1.005": "-1.01",
     "DECIMAL(5,2) DEFAULT 1.0049999": "1.00",
     "DECIMAL DEFAULT 1.5": "2",
-    "DECIMAL(5,2) DEFAULT x'0a'": "10.00",
     "DECIMAL(38,10) DEFAULT 1234567890123456789012345678.0123456789": "1234567890123456789012345678.0123456789",
     "DECIMAL(65,30) DEFAULT 1.5": "1.5" + "0" * 29,
     "DECIMAL(65,0) DEFAULT " + "9" * 65: "9" * 65,
     "FLOAT DEFAULT 0.1": "0.1",
     # the binary value of 1.005 is smaller, in MySQL and in TiDB
-    "FLOAT(7,2) DEFAULT 1.005": "1.0",
     "FLOAT(7,2) DEFAULT 1.5": "1.5",
-    "DOUBLE(7,2) DEFAULT -2.345": "-2.35",
-    "INT DEFAULT 25e-1": "2",
-    "INT DEFAULT '25e-1'": "3",
-    "INT DEFAULT 35e-1": "4",
     "DOUBLE DEFAULT 1e300": "1.0E300",
     "DOUBLE DEFAULT -1.5e-3": "-0.0015",
     "DOUBLE DEFAULT 3.141592653589793": "3.141592653589793",
@@ -103,45 +93,22 @@ _DEFAULTS: dict[str, str | None] = {
     "BIT(8) DEFAULT 5": "5",
     "BIT DEFAULT TRUE": "1",
     # a string means its bytes
-    "BIT(8) DEFAULT '5'": "53",
-    "BIT(16) DEFAULT 'ab'": "24930",
     "BIT(64) DEFAULT b'" + "1" * 64 + "'": "18446744073709551615",
     # years
     "YEAR DEFAULT 2024": "2024",
     "YEAR DEFAULT '1901'": "1901",
-    "YEAR DEFAULT 69": "2069",
-    "YEAR DEFAULT 70": "1970",
     "YEAR DEFAULT 0": "0",
-    "YEAR DEFAULT '0'": "2000",
-    "YEAR DEFAULT '00'": "2000",
     "YEAR DEFAULT '0000'": "0",
     # dates
     "DATE DEFAULT '2024-01-02'": "2024-01-02",
-    "DATE DEFAULT '2024-1-2'": "2024-01-02",
-    "DATE DEFAULT '20240102'": "2024-01-02",
-    "DATE DEFAULT 20240102": "2024-01-02",
-    "DATE DEFAULT '70-01-02'": "1970-01-02",
-    "DATE DEFAULT 240102": "2024-01-02",
-    "DATE DEFAULT 700102": "1970-01-02",
-    "DATE DEFAULT 102": "2000-01-02",
     "DATE DEFAULT 0": None,
-    "DATETIME DEFAULT 240102030405": "2024-01-02 03:04:05",
-    "DATETIME DEFAULT 20240102": "2024-01-02 00:00:00",
-    "DATETIME(1) DEFAULT 20240102030405.25": "2024-01-02 03:04:05.3",
-    "DATE DEFAULT '69/1/2'": "2069-01-02",
-    "DATE DEFAULT '2024-01-02 23:59:59'": "2024-01-02",
     "DATE DEFAULT '0001-01-01'": "0001-01-01",
     "DATE DEFAULT '0000-00-00'": None,
     "DATE DEFAULT '2024-00-00'": None,
     "DATE DEFAULT '0000-01-01'": None,
-    "DATE DEFAULT '00-01-01'": "2000-01-01",
+    "DATE DEFAULT '2024-02-30'": None,
     "DATETIME DEFAULT '2024-01-02 03:04:05'": "2024-01-02 03:04:05",
     "DATETIME DEFAULT '2024-01-02'": "2024-01-02 00:00:00",
-    "DATETIME DEFAULT '2024-01-02T03:04'": "2024-01-02 03:04:00",
-    "DATETIME DEFAULT 20240102030405": "2024-01-02 03:04:05",
-    "DATETIME DEFAULT '2024-12-31 23:59:59.5'": "2025-01-01 00:00:00",
-    "DATETIME DEFAULT '2024-12-31 23:59:59.4999999'": "2024-12-31 23:59:59",
-    "DATETIME(3) DEFAULT '2024-01-02 03:04:05.1235'": "2024-01-02 03:04:05.124",
     "DATETIME(6) DEFAULT '2024-01-02 03:04:05.000001'": "2024-01-02 03:04:05.000001",
     "DATETIME DEFAULT '0000-00-00 00:00:00'": None,
     "TIMESTAMP DEFAULT '0000-00-00 00:00:00'": None,
@@ -150,45 +117,27 @@ _DEFAULTS: dict[str, str | None] = {
     "TIMESTAMP(3) DEFAULT '2024-01-02'": "2024-01-01 16:00:00",
     # times
     "TIME DEFAULT '10:11:12'": "10:11:12",
-    "TIME DEFAULT '1:2:3'": "01:02:03",
-    "TIME DEFAULT '1:2'": "01:02:00",
     "TIME DEFAULT '-838:59:59'": "-838:59:59",
-    "TIME DEFAULT '101112'": "10:11:12",
-    "TIME DEFAULT 1112": "00:11:12",
     "TIME DEFAULT 0": "00:00:00",
     "TIME DEFAULT '-00:00:00'": "00:00:00",
-    "TIME DEFAULT '1 10:00:00'": "34:00:00",
-    "TIME DEFAULT '1 10'": "34:00:00",
-    "TIME DEFAULT '00:59:59.5'": "01:00:00",
     "TIME(3) DEFAULT '10:11:12'": "10:11:12.000",
-    "TIME(2) DEFAULT '-00:00:00.126'": "-00:00:00.13",
     # texts
     "VARCHAR(9) DEFAULT ''": "",
     "VARCHAR(9) DEFAULT ' é😀 '": " é😀 ",
     "VARCHAR(9) DEFAULT 'it''s'": "it's",
     "VARCHAR(9) DEFAULT 5": "5",
     "VARCHAR(9) DEFAULT 1.50": "1.50",
-    "VARCHAR(9) DEFAULT .5": "0.5",
-    "VARCHAR(9) DEFAULT 007": "7",
-    "VARCHAR(9) DEFAULT -0": "0",
-    "VARCHAR(9) DEFAULT 1e3": "1000",
-    "VARCHAR(9) DEFAULT 15e-1": "1.5",
     "VARCHAR(9) DEFAULT '1e3'": "1e3",
     "VARCHAR(9) DEFAULT _latin1'a'": "a",
     "JSON DEFAULT '{}'": "{}",
     "VARCHAR(9) DEFAULT 'NULL'": "NULL",
     "CHAR(9) DEFAULT ' a  '": " a",
     "VARCHAR(9) DEFAULT _UTF8MB4'é'": "é",
-    "VARCHAR(9) DEFAULT x'c3a9'": "é",
-    "VARCHAR(9) DEFAULT x'0041'": "\0A",
-    "VARCHAR(9) DEFAULT b'01000001'": "A",
-    "VARCHAR(9) CHARACTER SET latin1 DEFAULT x'e9'": "é",
     "TEXT DEFAULT 'x'": "x",
     # bytes
     "VARBINARY(9) DEFAULT 'aé'": "61C3A9",
     "VARBINARY(9) DEFAULT x'00ff00'": "00FF00",
     "VARBINARY(9) DEFAULT 0x0041": "0041",
-    "VARBINARY(9) DEFAULT b'000000001'": "0001",
     "VARBINARY(9) DEFAULT x''": "",
     "BINARY(4) DEFAULT 'ab'": "61620000",
     "BINARY(4) DEFAULT x'00ff'": "00FF0000",
@@ -196,23 +145,13 @@ _DEFAULTS: dict[str, str | None] = {
     "CHAR(3) CHARACTER SET binary DEFAULT 'a '": "612000",
     # labels
     "ENUM('a','B','c d') DEFAULT 'a'": "a",
-    "ENUM('a','B','c d') DEFAULT 'b'": "B",
-    "ENUM('a','B','c d') DEFAULT 'C D '": "c d",
-    "ENUM('a','B') DEFAULT '2'": "B",
     "ENUM('3','2','1') DEFAULT '1'": "1",
     "ENUM('a','') DEFAULT ''": "",
     "ENUM('A','a','é') DEFAULT 'a'": "a",
-    "ENUM('a','é') DEFAULT 'É'": "é",
-    "ENUM('é','A') COLLATE utf8mb4_0900_ai_ci DEFAULT 'E'": "é",
-    "ENUM('a','b') DEFAULT 0x62": "b",
-    "ENUM('3','2','1') DEFAULT 2": "2",
     "SET('A','a','é') NOT NULL DEFAULT 'a'": "a",
     "SET('A','a','é') DEFAULT 'é,A'": "A,é",
-    "SET('a','B') COLLATE utf8mb4_general_ci DEFAULT 'b,A'": "a,B",
     "SET('a','B','c') DEFAULT ''": "",
-    "SET('a','B','c') DEFAULT 'c,b'": "B,c",
     "SET('a','B','c') DEFAULT 'a,a'": "a",
-    "SET('a','B','c') DEFAULT 5": "a,c",
     "SET('1','2') DEFAULT '2'": "2",
     # expressions; the current time is that of the DDL
     "TIMESTAMP DEFAULT CURRENT_TIMESTAMP": "2024-02-28 23:59:59",
@@ -232,35 +171,101 @@ _DEFAULTS: dict[str, str | None] = {
     "DATETIME DEFAULT (NOW() + INTERVAL 1 DAY)": "2024-03-01 07:59:59",
 }
 
+# not as messages print them
+_OTHER_SPELLINGS = [
+    "INT DEFAULT 2.5",
+    "INT DEFAULT -2.5",
+    "INT DEFAULT '2.4'",
+    "INT DEFAULT 1e3",
+    "DECIMAL(5,2) DEFAULT x'0a'",
+    "DECIMAL(65,0) DEFAULT 99999999999999999999999999999999999999999999999999999999999999999",
+    "FLOAT(7,2) DEFAULT 1.005",
+    "DOUBLE(7,2) DEFAULT -2.345",
+    "INT DEFAULT 25e-1",
+    "INT DEFAULT '25e-1'",
+    "INT DEFAULT 35e-1",
+    "BIT(8) DEFAULT '5'",
+    "BIT(16) DEFAULT 'ab'",
+    "YEAR DEFAULT 69",
+    "YEAR DEFAULT 70",
+    "YEAR DEFAULT '0'",
+    "YEAR DEFAULT '00'",
+    "DATE DEFAULT '2024-1-2'",
+    "DATE DEFAULT '20240102'",
+    "DATE DEFAULT 20240102",
+    "DATE DEFAULT '70-01-02'",
+    "DATE DEFAULT 240102",
+    "DATE DEFAULT 700102",
+    "DATE DEFAULT 102",
+    "DATETIME DEFAULT 240102030405",
+    "DATETIME DEFAULT 20240102",
+    "DATETIME(1) DEFAULT 20240102030405.25",
+    "DATE DEFAULT '69/1/2'",
+    "DATE DEFAULT '2024-01-02 23:59:59'",
+    "DATE DEFAULT '00-01-01'",
+    "DATETIME DEFAULT '2024-01-02T03:04'",
+    "DATETIME DEFAULT 20240102030405",
+    "DATETIME DEFAULT '2024-12-31 23:59:59.5'",
+    "DATETIME DEFAULT '2024-12-31 23:59:59.4999999'",
+    "DATETIME(3) DEFAULT '2024-01-02 03:04:05.1235'",
+    "TIME DEFAULT '1:2:3'",
+    "TIME DEFAULT '1:2'",
+    "TIME DEFAULT '101112'",
+    "TIME DEFAULT 1112",
+    "TIME DEFAULT '1 10:00:00'",
+    "TIME DEFAULT '1 10'",
+    "TIME DEFAULT '00:59:59.5'",
+    "TIME(2) DEFAULT '-00:00:00.126'",
+    "VARCHAR(9) DEFAULT .5",
+    "VARCHAR(9) DEFAULT 007",
+    "VARCHAR(9) DEFAULT -0",
+    "VARCHAR(9) DEFAULT 1e3",
+    "VARCHAR(9) DEFAULT 15e-1",
+    "VARCHAR(9) DEFAULT x'c3a9'",
+    "VARCHAR(9) DEFAULT x'0041'",
+    "VARCHAR(9) DEFAULT b'01000001'",
+    "VARCHAR(9) CHARACTER SET latin1 DEFAULT x'e9'",
+    "VARBINARY(9) DEFAULT b'000000001'",
+    "ENUM('a','B','c d') DEFAULT 'b'",
+    "ENUM('a','B','c d') DEFAULT 'C D '",
+    "ENUM('a','B') DEFAULT '2'",
+    "ENUM('a','é') DEFAULT 'É'",
+    "ENUM('é','A') COLLATE utf8mb4_0900_ai_ci DEFAULT 'E'",
+    "ENUM('a','b') DEFAULT 0x62",
+    "ENUM('3','2','1') DEFAULT 2",
+    "SET('a','B') COLLATE utf8mb4_general_ci DEFAULT 'b,A'",
+    "SET('a','B','c') DEFAULT 'c,b'",
+    "SET('a','B','c') DEFAULT 5",
+    "INT DEFAULT 'x'",
+    "TINYINT DEFAULT 300",
+    "DECIMAL(3,1) DEFAULT 100",
+    "VARCHAR(9) CHARACTER SET gbk DEFAULT x'c4e3'",
+    "DATETIME DEFAULT 'soon'",
+    "TIME DEFAULT '10:60:00'",
+    "TIME DEFAULT '839:00:00'",
+    "ENUM('a','b') DEFAULT 'c'",
+    "ENUM('a','b') DEFAULT '3'",
+    "ENUM('a','b') COLLATE utf8mb4_bin DEFAULT 'A'",
+    "ENUM('á','à') DEFAULT 'a'",
+    "ENUM('3','2','1') DEFAULT 1",
+    "SET('a','b') DEFAULT 'a,c'",
+    "SET('a','b') DEFAULT 4",
+    "DOUBLE DEFAULT 1e9999999999",
+    "INT DEFAULT 1e9999999999",
+    "VARCHAR(9) DEFAULT 1e9999999999",
+]
+
 # definition → error message
 _UNKNOWN = {
     "VARCHAR(36) DEFAULT (UUID())": "function UUID is not supported",
     "BIGINT DEFAULT NEXT VALUE FOR s": "the expression cannot be parsed: NEXT VALUE FOR s",
-    "INT DEFAULT 'x'": "its default 'x' is not a valid int",
-    "TINYINT DEFAULT 300": "its default '300' is not a valid tinyint",
-    "DECIMAL(3,1) DEFAULT 100": "its default '100' is not a valid decimal(3,1)",
     "VARCHAR(9) DEFAULT _latin1 x'e9'": "_LATIN1 literal: its bytes are not UTF-8",
-    "VARCHAR(9) CHARACTER SET gbk DEFAULT x'c4e3'": "its default \"x'c4e3'\" is not a valid varchar(9)",
-    "DATE DEFAULT '2024-02-30'": "its default '2024-02-30' is not a valid date",
-    "DATETIME DEFAULT 'soon'": "its default 'soon' is not a valid datetime",
-    "TIME DEFAULT '10:60:00'": "its default '10:60:00' is not a valid time",
-    "TIME DEFAULT '839:00:00'": "its default '839:00:00' is not a valid time",
-    "ENUM('a','b') DEFAULT 'c'": "its default 'c' is no label",
-    "ENUM('a','b') DEFAULT '3'": "its default '3' is no label",
-    "ENUM('a','b') COLLATE utf8mb4_bin DEFAULT 'A'": "its default 'A' is no label",
-    "ENUM('á','à') DEFAULT 'a'": ("its default 'a' may be any of the labels 'á', 'à': the collation is not known"),
-    "ENUM('3','2','1') DEFAULT 1": "its default 1 is the label '1' in MySQL and '3' in TiDB",
-    "SET('a','b') DEFAULT 'a,c'": "its default 'c' is no label",
-    "SET('a','b') DEFAULT 4": "its default '4' is no label",
-    "DOUBLE DEFAULT 1e9999999999": "its default '1e9999999999' is not a valid double",
-    "INT DEFAULT 1e9999999999": "its default '1e9999999999' is not a valid int",
-    "VARCHAR(9) DEFAULT 1e9999999999": "its default '1e9999999999' is not a valid varchar(9)",
     "VARCHAR(9) DEFAULT _latin1'é'": "_LATIN1'é': the character set of the string is not supported",
     "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY": (
         "upstream numbers existing rows in an order that no message contains"
     ),
     "TIMESTAMP DEFAULT '1991-09-15 01:30:00'": (
-        "its default '1991-09-15 01:30:00.000000' is a local time that Asia/Shanghai shows twice"
+        "its default '1991-09-15 01:30:00' is a local time that Asia/Shanghai shows twice"
     ),
     "POINT NOT NULL": "point has no known zero value",
     "VECTOR(3) NOT NULL": "vector(3) has no known zero value",
@@ -308,7 +313,8 @@ def values(spark: SparkSession) -> dict[str, tuple[str | None, str | None, str]]
 @pytest.mark.parametrize(("definition", "wanted"), _DEFAULTS.items())
 def test_default(definition: str, wanted: str | None, values: dict[str, tuple[str | None, str | None, str]]) -> None:
     found, kind, mirror = values[definition]
-    assert (found, kind) == (wanted, None if wanted is None else mirror)
+    assert found == wanted
+    assert kind == mirror or wanted is None
 
 
 @pytest.mark.parametrize(("definition", "message"), _UNKNOWN.items())
@@ -320,19 +326,12 @@ def test_default_without_a_known_value(definition: str, message: str) -> None:
     assert str(error.value) == message
 
 
+@pytest.mark.parametrize("definition", _OTHER_SPELLINGS)
 @pytest.mark.usefixtures("spark")
-def test_a_label_is_that_of_the_tables_collation() -> None:
-    sql = "CREATE TABLE t (c ENUM('á','à')) COLLATE {}"
-    (binary,), (accents,) = (parse_ddl(sql.format(name), "db") for name in ("utf8mb4_bin", "utf8mb4_0900_as_ci"))
-    assert isinstance(binary, CreateTable)
-    assert isinstance(accents, CreateTable)
-    column = replace(binary.schema.columns[0], default=Default("literal", "Á"))
-    with pytest.raises(ValueError, match="is no label"):
-        default_value(column, binary.schema, "UTC", _NOW)
-    assert "á" in str(default_value(column, accents.schema, "UTC", _NOW))
-    (latin,) = parse_ddl("CREATE TABLE t (c VARCHAR(9) DEFAULT x'e9') CHARSET latin1", "db")
-    assert isinstance(latin, CreateTable)
-    assert "é" in str(default_value(latin.schema.columns[0], latin.schema, "UTC", _NOW))
+def test_a_default_in_another_spelling_is_refused(definition: str) -> None:
+    column = _column(definition)
+    with pytest.raises(ValueError, match=r"^its default .* as messages print it$"):
+        default_value(column, _schema(column), "Asia/Shanghai", _NOW)
 
 
 @pytest.mark.parametrize(
@@ -366,7 +365,10 @@ _LITERAL = st.sampled_from(
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from([*_DEFAULTS, *_UNKNOWN]), _LITERAL | st.text(max_size=8).map(lambda text: repr("'" + text)))
+@given(
+    st.sampled_from([*_DEFAULTS, *_OTHER_SPELLINGS, *_UNKNOWN]),
+    _LITERAL | st.text(max_size=8).map(lambda text: repr("'" + text)),
+)
 @pytest.mark.usefixtures("spark")
 def test_no_default_raises_but_what_it_says(definition: str, literal: str) -> None:
     kind, _, _ = definition.partition(" DEFAULT ")

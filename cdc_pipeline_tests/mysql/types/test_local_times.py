@@ -7,12 +7,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mysql.types.local_times import NEVER, TWICE, clock_changes, is_shown, times_shown
+from cdc_pipeline.mysql.types.local_times import NEVER, TWICE, is_shown, odd_hours, times_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ZONES = ["America/New_York", "Australia/Lord_Howe", "Asia/Shanghai", "Europe/Dublin", "America/Sao_Paulo"]
+_ZONES = ["America/New_York", "Asia/Shanghai", "Europe/Dublin", "America/Sao_Paulo", "Asia/Amman", "Africa/Cairo"]
 
 
 def _times_shown(local: datetime, zone: ZoneInfo) -> int:
@@ -22,20 +22,20 @@ def _times_shown(local: datetime, zone: ZoneInfo) -> int:
 
 
 @pytest.mark.parametrize("name", _ZONES)
-def test_clock_changes_are_the_times_shown_twice_or_never(name: str) -> None:
-    zone = ZoneInfo(name)
-    changes = clock_changes(name)
-    assert changes
-    for change in changes[-8:]:
-        expected = 2 if change.how == TWICE else 0
-        assert _times_shown(change.start, zone) == _times_shown(change.end - timedelta(minutes=30), zone) == expected
-        assert _times_shown(change.start - timedelta(minutes=30), zone) == _times_shown(change.end, zone) == 1
+def test_odd_hours_are_those_shown_twice_or_never(name: str) -> None:
+    zone, hours = ZoneInfo(name), odd_hours(name)
+    assert hours
+    for hour, how in list(hours.items())[-8:]:
+        start = datetime.strptime(hour, "%Y-%m-%d %H")
+        for minutes in (0, 30):
+            assert _times_shown(start + timedelta(minutes=minutes), zone) == (2 if how == TWICE else 0)
+        assert _times_shown(start - timedelta(minutes=30), zone) == _times_shown(start + timedelta(hours=1), zone) == 1
 
 
 @pytest.mark.usefixtures("spark")  # for F.lit
 @pytest.mark.parametrize("name", ["UTC", "Etc/GMT-8", "+08:00", "no zone"])
 def test_a_zone_without_changes_adds_no_expression(name: str) -> None:
-    assert clock_changes(name) == ()
+    assert odd_hours(name) == {}
     assert is_shown(F.lit(""), name, TWICE) is None
 
 
@@ -52,13 +52,15 @@ _TEXTS = {
         "0000-00-00 00:00:00": None,
         "": None,
     },
+    # its clock changes by half an hour: the whole hour counts
     "Australia/Lord_Howe": {
-        "2024-04-07 01:29:59": None,
+        "2024-04-07 00:59:59": None,
+        "2024-04-07 01:29:59": TWICE,
         "2024-04-07 01:30:00": TWICE,
         "2024-04-07 01:59:59": TWICE,
         "2024-10-06 02:29:59": NEVER,
-        "2024-10-06 02:30:00": None,
-        "2024-04-07 01:99:00": None,
+        "2024-10-06 02:30:00": NEVER,
+        "2024-10-06 03:00:00": None,
     },
 }
 
