@@ -17,7 +17,7 @@ from cdc_pipeline.dialects import unified
 from cdc_pipeline.lake.delta import Commit, appended_rows
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.spark.few_rows import small_query
+from cdc_pipeline.spark.small_frames import small_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from cdc_pipeline.contracts.validation import breaches_of_counts, rule_counts, w
 from cdc_pipeline.dialects.shapes import Shape, first_place, shape_number
 from cdc_pipeline.lake.control_tables import read_frame
 from cdc_pipeline.lake.paths import CONTROL_TABLES
-from cdc_pipeline.spark.few_rows import is_small, small_query
+from cdc_pipeline.spark.small_frames import is_small, small_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from cdc_pipeline.contracts.validation import find_breaches
 from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS
 from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
 from cdc_pipeline.dialects.shapes import complete_messages, messages_at
-from cdc_pipeline.spark.few_rows import small_query
+from cdc_pipeline.spark.small_frames import small_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

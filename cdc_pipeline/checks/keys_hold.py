@@ -20,7 +20,7 @@ from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.positions import Position
-from cdc_pipeline.spark.few_rows import small_query
+from cdc_pipeline.spark.small_frames import small_query
 from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
 from cdc_pipeline.positions import Position
-from cdc_pipeline.spark.few_rows import small_query
+from cdc_pipeline.spark.small_frames import small_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

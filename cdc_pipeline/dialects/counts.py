@@ -15,7 +15,7 @@ from cdc_pipeline.contracts.canal_json import LAST_MS, SENT_MS
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.positions import POSITION
-from cdc_pipeline.spark.observations import finished_metrics
+from cdc_pipeline.spark.jvm import finished_metrics
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:

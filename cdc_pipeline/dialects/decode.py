@@ -14,7 +14,7 @@ from cdc_pipeline.dialects.dialect import COLUMNS
 from cdc_pipeline.dialects.envelope import JSON_RULES, ZERO_IS_CANAL, base_kind, is_empty, parse_records
 from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
 from cdc_pipeline.dialects.unified import DEAD
-from cdc_pipeline.spark.built_once import built_once
+from cdc_pipeline.spark.jvm import built_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,8 +30,7 @@ from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch,
 from cdc_pipeline.lake.tables.ddl_history import with_empty_results
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import batch_note, newest_batch
-from cdc_pipeline.spark.few_rows import small_query
-from cdc_pipeline.spark.small_frames import small_table
+from cdc_pipeline.spark.small_frames import small_query, small_table
 from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:

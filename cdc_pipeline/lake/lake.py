@@ -13,7 +13,7 @@ from cdc_pipeline.lake.batch_files import find_batch_files
 from cdc_pipeline.lake.delta import TableState, table_state
 from cdc_pipeline.lake.file_statistics import spark_schema
 from cdc_pipeline.lake.paths import CONTROL_TABLES, is_for_delta_rs
-from cdc_pipeline.spark.folded import balanced
+from cdc_pipeline.spark.jvm import balanced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

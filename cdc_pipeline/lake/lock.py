@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.spark.private_folder import private_file
+from cdc_pipeline.spark.process_lock import private_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -37,7 +37,7 @@ from cdc_pipeline.sources.intake import (
 from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id
 from cdc_pipeline.sources.records import NEW_COLUMNS
 from cdc_pipeline.sources.source import Intake, SourceFile, digest
-from cdc_pipeline.spark.few_rows import small_query
+from cdc_pipeline.spark.small_frames import small_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

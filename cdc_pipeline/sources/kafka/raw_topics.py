@@ -26,9 +26,8 @@ from cdc_pipeline.sources.intake import observe_values, value_note
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark, raw_app_id
 from cdc_pipeline.sources.records import HEADERS, NEW_COLUMNS, RECORD, timestamp_columns
-from cdc_pipeline.spark.few_rows import is_small, small_query
-from cdc_pipeline.spark.observations import finished_metrics
-from cdc_pipeline.spark.small_frames import small_frame
+from cdc_pipeline.spark.jvm import finished_metrics
+from cdc_pipeline.spark.small_frames import is_small, small_frame, small_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
