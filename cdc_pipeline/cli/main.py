@@ -19,11 +19,10 @@ from pyspark.errors import PySparkException
 
 from cdc_pipeline.assets.follower import NEW_CODE
 from cdc_pipeline.cli import doctor as checks
-from cdc_pipeline.cli.declared import capture_pipeline, lake_pipeline_name, project_pipeline
+from cdc_pipeline.cli.declared import capture_pipeline, lake_pipeline_name, project_pipeline, readable_lake
 from cdc_pipeline.cli.history import history_lines, message_value, table_history
 from cdc_pipeline.cli.output import json_default, printable, say
 from cdc_pipeline.cli.pages import page_titles, read_page
-from cdc_pipeline.cli.readable_lake import readable_lake
 from cdc_pipeline.cli.runs import FinishedRun, ingest, require_success, run_job
 from cdc_pipeline.cli.status import open_metrics, read_status, status_lines, table_lines
 from cdc_pipeline.errors import CdcError, DeclarationError

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from cdc_pipeline.assets.keys import RAW
+from cdc_pipeline.cli.declared import readable_lake
 from cdc_pipeline.cli.output import progress_bar, say
-from cdc_pipeline.cli.readable_lake import readable_lake
 from cdc_pipeline.errors import TerminalError
 from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
 from cdc_pipeline.pipeline import PIPELINE_TAG

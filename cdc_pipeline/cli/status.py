@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from cdc_pipeline.checks.freshness import lag_of
+from cdc_pipeline.checks.streams import lag_of
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.tables.consistent_cuts import read_newest_cut
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, DUPLICATE, NO_EFFECT, NOT_INCLUDED

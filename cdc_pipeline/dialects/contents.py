@@ -25,7 +25,7 @@ from cdc_pipeline.dialects.claims import (
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.sources.intake import OffsetRange, ranges_and_conditions
-from cdc_pipeline.sources.zero_ids import may_have_zero_id
+from cdc_pipeline.sources.records import may_have_zero_id
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from cdc_pipeline.contracts.tables import KnownDialect
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, no_store_problem
 from cdc_pipeline.dialects.dialect import COLUMNS
 from cdc_pipeline.dialects.envelope import JSON_RULES, ZERO_IS_CANAL, base_kind, is_empty, parse_records
-from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
+from cdc_pipeline.dialects.traits import BY_NAME, DIALECTS
 from cdc_pipeline.dialects.unified import DEAD
 from cdc_pipeline.spark.jvm import built_once
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects.envelope import BATCH, ZERO_IS_CANAL
 from cdc_pipeline.positions import POSITION
-from cdc_pipeline.sources.zero_ids import may_have_zero_id
+from cdc_pipeline.sources.records import may_have_zero_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -19,7 +19,7 @@ from cdc_pipeline.dialects.decode import dialect_and_form
 from cdc_pipeline.dialects.envelope import HAS_PAYLOAD, parse_records
 from cdc_pipeline.positions import BATCH_POSITION
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
-from cdc_pipeline.sources.raw_records import records_at
+from cdc_pipeline.sources.records import records_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

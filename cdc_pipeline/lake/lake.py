@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.batch_files import find_batch_files
 from cdc_pipeline.lake.delta import TableState, table_state
-from cdc_pipeline.lake.file_statistics import spark_schema
+from cdc_pipeline.lake.file_statistics import find_batch_files, spark_schema
 from cdc_pipeline.lake.paths import CONTROL_TABLES, is_for_delta_rs
 from cdc_pipeline.spark.jvm import balanced
 

@@ -7,7 +7,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS
+from cdc_pipeline.checks.streams import NO_LOST_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,10 +19,9 @@ from urllib.parse import quote
 import dagster as dg
 from dagster import DagsterRunStatus, DefaultSensorStatus, RunsFilter
 
-from cdc_pipeline.checks.balance import BALANCE
-from cdc_pipeline.checks.freshness import FRESH
-from cdc_pipeline.checks.open_transactions import NO_OPEN_TRANSACTIONS
-from cdc_pipeline.checks.rotation import newest_evaluation
+from cdc_pipeline.checks.records import BALANCE
+from cdc_pipeline.checks.results import newest_evaluation
+from cdc_pipeline.checks.streams import FRESH, NO_OPEN_TRANSACTIONS
 from cdc_pipeline.errors import DeclarationError, LakeError, SourceError, TransientError
 from cdc_pipeline.pipeline import PIPELINE_TAG
 from cdc_pipeline.sensors.alerts import Changes, Condition, Known, compare, message, reasons
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     import apprise
     from dagster import DagsterInstance, EventLogEntry
 
-    from cdc_pipeline.checks.freshness import FreshnessLimits
+    from cdc_pipeline.checks.streams import FreshnessLimits
     from cdc_pipeline.pipeline import Pipeline
 
 RUN_FAILED = "run_failed"

@@ -16,8 +16,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.sources.compressed_values import may_be_compressed
-from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline.sources.zero_ids import may_have_zero_id
+from cdc_pipeline.sources.records import RECORD, may_have_zero_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
 
     from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
-    from cdc_pipeline.sources.kafka.positions import TopicPartition
-    from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
+    from cdc_pipeline.sources.kafka.positions import TopicPartition, TopicSelection
 
 
 LostOffsets: TypeAlias = tuple[str, int, int, int]

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.sources.kafka.broker import Broker, BrokerTopic
     from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-    from cdc_pipeline.sources.kafka.positions import TopicPartition
+    from cdc_pipeline.sources.kafka.positions import TopicPartition, TopicSelection
     from cdc_pipeline.sources.kafka.reading_plan import ReadingPlan
-    from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
     from cdc_pipeline.sources.source import OpenTransaction, RunContext
 
 OVERDUE_MS = 15 * 60 * 1000

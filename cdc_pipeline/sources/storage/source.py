@@ -20,7 +20,7 @@ from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import raw_app_id
 from cdc_pipeline.sources.records import NEW_COLUMNS
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, SourceFile
-from cdc_pipeline.sources.storage.batches import file_blocking_checkpoint, files_to_read, split_files
+from cdc_pipeline.sources.storage.batches import file_blocking_checkpoint, files_to_read, read_progress, split_files
 from cdc_pipeline.sources.storage.folder import (
     ArrowFolder,
     Checkpoint,
@@ -33,7 +33,6 @@ from cdc_pipeline.sources.storage.folder import (
     read_error,
 )
 from cdc_pipeline.sources.storage.layout import CLOSES_MS, FILE, METADATA
-from cdc_pipeline.sources.storage.progress import read_progress
 from cdc_pipeline.sources.storage.reading import (
     ReadFile,
     blocks_by_path,
@@ -51,8 +50,8 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.sources.source import RunContext
+    from cdc_pipeline.sources.storage.batches import Progress
     from cdc_pipeline.sources.storage.layout import StorageFile
-    from cdc_pipeline.sources.storage.progress import Progress
 
 MAX_BYTES = 256 << 20
 """Default of `max_bytes_per_batch`, in bytes: four files of the sink's default size. A batch is cached while it is written,
