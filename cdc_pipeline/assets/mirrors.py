@@ -48,8 +48,8 @@ from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS
 from cdc_pipeline.mirrors.operations.upkeep import keep_small
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.sources.raw_batches import unread_topics
 from cdc_pipeline.sources.source import RunContext
-from cdc_pipeline.sources.unread import unread_topics
 
 _CUTS = """One row per consistent cut: its resolved TSO and the Delta version of each mirror at this TSO. The row is written
 after all mirrors are committed, so a reader of a cut sees all tables as of one moment of upstream."""

@@ -7,8 +7,7 @@ validated again. Only local lakes have it.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +20,12 @@ from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS, DialectName
 from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
 from cdc_pipeline.dialects.shapes import Shape, complete_messages, first_place, messages_at, shape_number
+from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.control_tables import read_frame
 from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths
 from cdc_pipeline.local_files import write_atomically
 from cdc_pipeline.spark.small_frames import is_small, small_query
+from cdc_pipeline.stored_json import StoredJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -179,24 +180,22 @@ class FieldNotes:
 
 
 NO_NOTES = FieldNotes()
+_STORED = StoredJson(FieldNotes)
 
 
 def read_notes(paths: LakePaths) -> FieldNotes:
     if not paths.is_local:
         return NO_NOTES
     try:
-        stored = json.loads((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
-        warned = tuple(RuleWarning(**{**item, "places": tuple(item["places"])}) for item in stored["warned"])
-        return FieldNotes(tuple(map(int, stored["shapes"])), warned)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return _STORED.from_json((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, LakeError):
         return NO_NOTES
 
 
 def write_notes(paths: LakePaths, notes: FieldNotes) -> None:
     """Replaces the file atomically."""
-    if not paths.is_local:
-        return
-    write_atomically(Path(paths.home) / _FILE, json.dumps(asdict(notes), ensure_ascii=False))
+    if paths.is_local:
+        write_atomically(Path(paths.home) / _FILE, _STORED.to_json(notes))
 
 
 FIELD_RULES = "field_rules"
