@@ -7,10 +7,11 @@ validated again. Only local lakes have it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -22,19 +23,12 @@ from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
 from cdc_pipeline.dialects.shapes import Shape, complete_messages, first_place, messages_at, shape_number
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.control_tables import read_frame
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths
 from cdc_pipeline.local_files import write_atomically
+from cdc_pipeline.positions import BatchPosition
 from cdc_pipeline.spark.small_frames import is_small, small_query
 from cdc_pipeline.stored_json import StoredJson
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import dagster as dg
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.positions import BatchPosition
-
 
 CONTRACT = "contract"
 MOST_ROWS = 100_000

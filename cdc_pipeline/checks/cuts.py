@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import dagster as dg
 
 from cdc_pipeline.checks.results import check_result, tables_result
 from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mysql.ddl.shown_statement import without_literals
 from cdc_pipeline.positions import POSITION, Position
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.recent_answers import RecentAnswers
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
-
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
 _SHOWN = 20

@@ -5,18 +5,22 @@ from __future__ import annotations
 import functools
 import operator
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import dagster as dg
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from cdc_pipeline.checks.results import next_in_rotation, tables_result
 from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.lake.tables.consistent_cuts import CUTS
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -25,16 +29,6 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.small_frames import small_frame, small_query
 from cdc_pipeline.spark.threads import map_in_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from pyspark.sql.types import StructType
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.recent_answers import RecentAnswers
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry
-
 
 KEYS_HOLD = "keys_hold"
 MOST_ROWS = 1_000_000

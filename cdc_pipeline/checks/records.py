@@ -6,29 +6,23 @@ a cut + late + filtered + pending.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
+import dagster as dg
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.checks.results import check_result
 from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.decoded_tables import DecodedBatch
 from cdc_pipeline.lake.control_tables import is_empty
 from cdc_pipeline.lake.delta import Commit, appended_rows
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.spark.small_frames import small_query
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import dagster as dg
-
-    from cdc_pipeline.dialects.decoded_tables import DecodedBatch
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.recent_answers import RecentAnswers
-
 
 BALANCE = "balance"
 _SHOWN = 5

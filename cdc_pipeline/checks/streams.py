@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 from pyspark.sql import DataFrame, Window
@@ -15,17 +16,12 @@ from pyspark.sql import functions as F
 from cdc_pipeline.checks.results import check_result
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import StreamProgress, published_cut, read_progress
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.positions import Position, offsets_text
+from cdc_pipeline.sources.source import Intake
 from cdc_pipeline.spark.small_frames import small_query
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
-    from cdc_pipeline.sources.source import Intake
-
 
 WATERMARKS_ADVANCE = "watermarks_advance"
 STALLED_MS = 600_000

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 from dotenv import dotenv_values
@@ -17,11 +17,8 @@ from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import OWN_TABLES, LakePaths, is_for_delta_rs, is_local_path
+from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.spark.session import SparkLakehouse, own_spark
-
-if TYPE_CHECKING:
-    from cdc_pipeline.pipeline import Pipeline
-
 
 _OTHER_WAYS = "Name a project with --project, or a lake with --lake (to ingest: --captures and --lake)"
 _TRACEBACK = "Traceback (most recent call last):\n"

@@ -45,7 +45,7 @@ from cdc_pipeline.component.table_fields import (
 )
 from cdc_pipeline.component.yaml_model import YamlModel, secret_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
-from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
+from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy

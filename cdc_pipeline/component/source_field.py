@@ -18,7 +18,7 @@ from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.positions import CLOCK_SKEW_MS, Start, TopicSelection
 from cdc_pipeline.sources.kafka.source import MAX_RECORDS, KafkaTopics
-from cdc_pipeline.sources.source import Source  # noqa: TC001  # Dagster reads the annotations
+from cdc_pipeline.sources.source import Source
 from cdc_pipeline.sources.storage.source import MAX_BYTES, TicdcStorage
 
 Offsets = dict[str, dict[int, int]]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Annotated, TypeAlias
 
+import dagster as dg
 from pydantic import Field, field_validator
 
 from cdc_pipeline.component.yaml_model import YamlModel
@@ -15,11 +17,6 @@ from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.sources.kafka.secret_text import SecretText
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import dagster as dg
 
 
 class RouteRule(YamlModel):

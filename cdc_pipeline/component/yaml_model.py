@@ -10,17 +10,14 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 from jinja2 import Environment, StrictUndefined
+from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
 from cdc_pipeline.sources.kafka.secret_text import SecretText
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel, GetJsonSchemaHandler
-    from pydantic_core import CoreSchema
-
 
 JsonSchema = dict[str, Any]
 _TEXT: JsonSchema = {"type": "string"}

@@ -7,8 +7,9 @@ own checks give the same result (ADR 5).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandera.pyspark as pa
 from pandera.config import ValidationDepth, config_context
@@ -16,10 +17,6 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.checks import check_text, field_condition, found_length, frame_condition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 NOT_NULL = "not_null"
 

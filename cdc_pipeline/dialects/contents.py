@@ -6,8 +6,9 @@ Most batches need neither. One query over the values of a batch detects the othe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.claim_files import ClaimStore
@@ -16,25 +17,21 @@ from cdc_pipeline.dialects.claims import (
     CLAIMS_SCHEMA,
     CONTENT,
     NOT_KEPT,
+    Reference,
     copy_claim_files,
     find_references,
     may_refer,
     read_claims,
     resolve_references,
 )
+from cdc_pipeline.lake.delta import Commit
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.sources.intake import OffsetRange, ranges_and_conditions
 from cdc_pipeline.sources.records import may_have_zero_id
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.dialects.claims import Reference
-    from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.paths import LakePaths
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ written last. An interrupted batch is decoded again, and tables that have its co
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -28,6 +29,8 @@ from cdc_pipeline.dialects.traits import BY_NAME, statement_quotings
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
 from cdc_pipeline.lake.delta import Commit, append_once, is_committed
 from cdc_pipeline.lake.delta_log import require_intact_logs
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch, recorded_notes
 from cdc_pipeline.lake.tables.ddl_history import with_empty_results
 from cdc_pipeline.mysql.ddl.statements import event_changes
@@ -36,13 +39,6 @@ from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import batch_note, newest_batch
 from cdc_pipeline.spark.small_frames import small_frame, small_query, small_table
 from cdc_pipeline.spark.threads import map_in_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.paths import LakePaths
-
 
 SMALL_BATCH = 20_000
 """Most records of a batch that is cached in memory while its tables are written."""

@@ -7,17 +7,11 @@ on; null to decode the record's own bytes. Decoding always reads it, so a rebuil
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.positions import POSITION
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.lake.lake import Lake
-
 
 RELEASES = "dead_letter_releases"
 

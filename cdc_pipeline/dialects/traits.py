@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
@@ -11,9 +9,7 @@ from cdc_pipeline.dialects.canal import CANAL
 from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.dialects.dialect import Trait, user_quotings
 from cdc_pipeline.dialects.ticdc import TICDC
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.ddl.tokens import Quoting
+from cdc_pipeline.mysql.ddl.tokens import Quoting
 
 __all__ = ["Trait", "dialect_has_trait", "dialects_with_trait", "has_trait", "statement_quotings", "trait_sql"]
 

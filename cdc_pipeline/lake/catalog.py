@@ -6,19 +6,15 @@ only, the Delta tables decide: a missing or damaged file reads as "no mirrors ye
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.local_files import write_atomically
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.stored_json import StoredJson
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 _FILE = "catalog.json"
 

@@ -15,10 +15,10 @@ import json
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import delta.exceptions
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from cdc_pipeline.lake.delta_log import (
@@ -33,10 +33,6 @@ from cdc_pipeline.lake.delta_log import (
 )
 from cdc_pipeline.spark.jvm import jvm_session
 from cdc_pipeline.spark.small_frames import set_for_small_queries
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 _CONFLICT = re.compile(
     r"(io\.delta\.exceptions|org\.apache\.spark\.sql\.delta)\.(\w*Concurrent|Metadata|Protocol)\w*Exception"

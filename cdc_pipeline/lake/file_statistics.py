@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import json
 import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -22,10 +23,6 @@ from pyarrow import compute as pc
 from pyspark.sql.types import StructType
 
 from cdc_pipeline.lake.paths import escape_glob, is_for_delta_rs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 Condition: TypeAlias = tuple[str, Literal["=", ">", ">=", "<=", "longer than"], int | str]
 """Column, operator, value. `longer than` compares the length of an array."""

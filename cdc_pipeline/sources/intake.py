@@ -6,23 +6,18 @@ are equal. Otherwise it is an error, because one of the two would be lost.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import unquote
 
-from pyspark.sql import Observation
+from pyspark.sql import Column, DataFrame, Observation, Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.sources.compressed_values import may_be_compressed
 from cdc_pipeline.sources.records import RECORD, may_have_zero_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from pyspark.sql import Column, DataFrame, Row
 
 _FINGERPRINT = "xxhash64(key, value, key IS NULL, value IS NULL)"
 

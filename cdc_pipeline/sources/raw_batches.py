@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.delta import committed_version, table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.log_files import commits_newest_first, read_actions
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
 from cdc_pipeline.sources.source import NoNewRecords, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.paths import LakePaths
-
 
 SETTLED_AFTER = 1.0
 """Seconds within which the records of one moment arrive in all partitions of a topic."""

@@ -6,7 +6,7 @@ One row is one record, byte for byte. Column names and types are those of Spark'
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -23,10 +23,6 @@ from pyspark.sql.types import (
 
 from cdc_pipeline.positions import BATCH_POSITION, BatchPosition
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 

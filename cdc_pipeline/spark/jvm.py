@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
+from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql.classic.column import Column as ClassicColumn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 _Arguments = ParamSpec("_Arguments")
 _Built = TypeVar("_Built")

@@ -7,14 +7,11 @@ import os
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.spark.threads import repeating
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def private_folder() -> Path:

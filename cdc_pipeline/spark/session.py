@@ -10,20 +10,16 @@ import contextlib
 import functools
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field, PrivateAttr, field_validator
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import SECRET_SETTINGS
 from cdc_pipeline.spark.jars import jar_excludes, jar_packages, spark_home
 from cdc_pipeline.spark.start import JAVA_VARIABLES, start_session
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
 
 _UTC_OPTION = "-Duser.timezone=UTC"
 _COLLECTOR_OPTION = re.compile(r"-XX:[+-]Use\w+GC\b")

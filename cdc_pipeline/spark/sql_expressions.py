@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
     ArrayType,
@@ -35,10 +35,6 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_pipeline.mysql.types.spark_types import MAX_DECIMAL_DIGITS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _REFUSED = (exp.Query, exp.Star, exp.Alias, exp.Aliases, exp.Placeholder, exp.Parameter, exp.SessionParameter)
 _EXPECTED = "expected one such as price * quantity, of columns of the row"

@@ -16,10 +16,10 @@ import re
 import shlex
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dagster_pyspark import LazyPySparkResource
 from pyspark import SparkContext
@@ -28,15 +28,9 @@ from pyspark.sql import SparkSession
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.local_files import write_atomically
 from cdc_pipeline.spark.jars import spark_home
-from cdc_pipeline.spark.java import require_java
+from cdc_pipeline.spark.java import JavaHome, require_java
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.process_lock import is_private, process_lock, report_progress
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from cdc_pipeline.spark.java import JavaHome
-
 
 _PACKAGES, _EXCLUDES, _CLASS_PATH = "spark.jars.packages", "spark.jars.excludes", "spark.driver.extraClassPath"
 _OPTIONS, _MORE_OPTIONS = "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"

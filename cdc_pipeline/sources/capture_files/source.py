@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -14,6 +15,7 @@ from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.faults import to_lake_error
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.capture_files.reading import (
     MAX_LINE_BYTES,
@@ -36,12 +38,6 @@ from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id
 from cdc_pipeline.sources.records import NEW_COLUMNS
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext, SourceFile, digest
 from cdc_pipeline.spark.small_frames import small_query
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cdc_pipeline.lake.lake import Lake
-
 
 _SHORT_LINE = 200
 """Bytes per line that most records exceed; gives an upper estimate of a file's records."""

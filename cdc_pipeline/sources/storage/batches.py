@@ -1,27 +1,25 @@
-"""Selects the files of a listing that must be read, and splits them into batches."""
+"""The files of a folder that the lake has and those that must be read, split into batches."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.storage.layout import FILE, StorageFile
 from cdc_pipeline.sources.storage.reading import blocks_by_path, read_lines
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from cdc_pipeline.lake.lake import Lake
-
-
+MAX_FILES = 5000
+"""Maximum number of files per batch: the commit's note contains their names, and Spark lists each of them."""
 _RECENT_COMMITS = 100
 _UNKNOWN = -1
 
@@ -122,10 +120,6 @@ def _newest_watermark(lake: Lake) -> int | None:
         return None
     row = lake.read("watermarks").agg(F.max("watermark_ts")).first()
     return None if row is None else row[0]
-
-
-MAX_FILES = 5000
-"""Maximum number of files per batch: the commit's note contains their names, and Spark lists each of them."""
 
 
 def files_to_read(
