@@ -150,7 +150,9 @@ _NONE = "no such column"
 def schema_result(
     lake: Lake, report: CutReport, failed_before: Collection[str], recent: RecentAnswers, key: dg.AssetKey
 ) -> dg.AssetCheckResult:
-    """Fails if columns differ. The metadata lists column, types and statement per table.
+    """Fails if columns in the Delta schema, in the mirror's definition (`cdc.schema`) and after the newest DDL differ.
+
+    Reads metadata and `ddl_history`, no rows. The metadata lists column, types and statement per table.
 
     Checks the mirrors that the cut changed and those of `failed_before`, then others in rotation.
     """

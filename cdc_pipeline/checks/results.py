@@ -88,7 +88,7 @@ def next_in_rotation(
 ) -> tuple[TableName, ...]:
     """At most `most` names: all of `first`, filled up with `others`, which rotate with `turn`.
 
-    If `first` has more than `most` names, these rotate.
+    To read all tables would cost more than the cut. If `first` has more than `most` names, these rotate.
     """
     required = sorted(set(first))
     if len(required) >= most:

@@ -114,7 +114,7 @@ NO_LOST_OFFSETS = "no_lost_offsets"
 
 
 def lost_offsets_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Warns if records expired, or their topic was deleted, before they were read."""
+    """Warns if records expired, or their topic was deleted, before they were read. No mirror has a gap for them."""
     batches = read_rows(lake, "batches", ("lost", "longer than", 0), columns=["batch_id", "lost"])
     rows = [{**lost, "batch_id": batch["batch_id"]} for batch in batches for lost in batch["lost"]]
     rows.sort(key=itemgetter("batch_id", "topic", "partition"))

@@ -20,10 +20,9 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 from cdc_pipeline.contracts.canal_json import READ_BY
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.contents import claims_writer, inspect_values, with_contents
+from cdc_pipeline.dialects.contents import claims_writer, inspect_values, read_raw_batches, with_contents
 from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons
-from cdc_pipeline.dialects.releases import read_raw_batches
 from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
 from cdc_pipeline.dialects.traits import BY_NAME, statement_quotings
 from cdc_pipeline.lake.control_tables import append_rows, read_rows

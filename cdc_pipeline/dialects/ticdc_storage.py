@@ -88,7 +88,7 @@ def is_storage_file() -> Column:
 
 
 def statement() -> Column:
-    """The statement of a schema file, or the whole file if it has none (see `storage_definition`)."""
+    """The statement of a schema file, or the whole file if it has none (see `to_statement`)."""
     has_statement = F.length("statement") > 0
     return F.when(
         F.col(STORAGE_FORM) == _DEFINITION,
@@ -142,6 +142,9 @@ _FRACTIONAL = frozenset({"TIMESTAMP", "DATETIME", "TIME"})
 def to_statement(sql: str) -> str:
     """`sql`, or if it is a schema file in JSON, the equivalent CREATE TABLE IF NOT EXISTS.
 
+    TiCDC writes such a file for a table that existed before the changefeed, and for the second table of EXCHANGE PARTITION.
+    Taken from it: names, types, NOT NULL and the columns of the primary key (in table order). Not taken: defaults. Not in
+    the file: other keys, expressions of generated columns, and in the classic architecture labels of ENUM and SET.
     The file must keep the rules of `contracts.storage_files.TicdcSchemaFile`; else raises an arbitrary exception.
     """
     if not sql.startswith("{"):

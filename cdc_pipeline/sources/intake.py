@@ -77,8 +77,7 @@ def ranges_and_note(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], dict[str
     by_position = frame.groupBy(*POSITION).agg(
         F.min(F.expr(_FINGERPRINT)).alias("low"),
         F.max(F.expr(_FINGERPRINT)).alias("high"),
-        F.max(may_be_compressed(F.col("value"))).alias("may_be_compressed"),
-        F.max(may_have_zero_id(F.col("value"))).alias("zero_ids"),
+        *_value_conditions(),
     )
     rows = (
         by_position.groupBy("topic", "partition")
@@ -110,11 +109,12 @@ def value_note(found: Mapping[str, Any]) -> dict[str, bool]:
 def observe_values(frame: DataFrame) -> tuple[DataFrame, Observation]:
     """The frame, whose write finds out what `value_note` needs."""
     observation = Observation()
-    conditions = [
-        F.max(may_be_compressed(F.col("value"))).alias("may_be_compressed"),
-        F.max(may_have_zero_id(F.col("value"))).alias("zero_ids"),
-    ]
-    return frame.observe(observation, *conditions), observation
+    return frame.observe(observation, *_value_conditions()), observation
+
+
+def _value_conditions() -> tuple[Column, Column]:
+    value = F.col("value")
+    return F.max(may_be_compressed(value)).alias("may_be_compressed"), F.max(may_have_zero_id(value)).alias("zero_ids")
 
 
 def ranges_and_conditions(

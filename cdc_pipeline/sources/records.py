@@ -63,6 +63,9 @@ def records_at(records: DataFrame, positions: Iterable[BatchPosition]) -> DataFr
 
 
 def may_have_zero_id(value: Column) -> Column:
-    """Whether a binary value contains `"id":0`, with or without a space, and not `"_tidb"`. Never null."""
+    """Whether a binary value contains `"id":0`, with or without a space, and not `"_tidb"`. Never null.
+
+    TiCDC without the TiDB extension writes such messages, and so do other services (`dialects.senders`).
+    """
     has_zero = F.contains(value, F.lit(b'"id":0')) | F.contains(value, F.lit(b'"id": 0'))
     return F.coalesce(has_zero & ~F.contains(value, F.lit(b'"_tidb"')), F.lit(False))

@@ -165,6 +165,7 @@ _IN_NAMES = {" ": "\\ ", ":": "\\:", "=": "\\=", "#": "\\#", "!": "\\!"}
 def settings_options(settings: Mapping[str, str], folder: Path, others: str = "") -> Iterator[list[str]]:
     """The spark-submit options that load the settings from a file in `folder`, which exists within the context only.
 
+    Any user of the machine can read a command line.
     `others`: the user's own spark-submit options. If these have a `--properties-file`, the settings become `--conf` options,
     visible in the command line, because spark-submit reads only the last such file.
     """

@@ -48,8 +48,8 @@ _GZIP_RATIO = 20
 def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
     """Appends the records of `folder` that the lake does not have, as one batch.
 
-    Raises SourceError if the folder or a file is invalid, LakeError if the lake cannot be written. The lake is then
-    unchanged.
+    The commit's note lists run, files and offsets, so a killed run cannot split records and progress. Raises SourceError if
+    the folder or a file is invalid, LakeError if the lake cannot be written. The lake is then unchanged.
     """
     lake.paths.require_writable(lake.spark)
     listing = list_folder(folder)

@@ -53,7 +53,11 @@ class Progress:
 
 
 def read_progress(lake: Lake, topic: str) -> Progress:
-    """The lake's progress in the folder whose records have this topic."""
+    """The lake's progress in the folder whose records have this topic.
+
+    The note of a batch is committed with its records, and decoding copies its files into the table `batches`. Together, the
+    notes of batches that are not decoded and `batches` list all ingested files, even after a killed run.
+    """
     newest = newest_batch(lake)
     if newest == 0:
         return Progress(0, 0, None, False, {})
