@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 SECRET_SETTINGS = r"(?i)secret|password|passphrase|token|jaas|access[.]?key|url|key([.]pem)?$"
 """Regular expression, for Python and Java, of the names of settings whose values are secrets."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
+from cdc_pipeline.positions import Position
 from cdc_pipeline.stored_json import StoredJson
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from cdc_pipeline.positions import Position
 
 
 class GapKind(Enum):

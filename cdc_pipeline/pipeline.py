@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
+from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cdc_pipeline.dialects.decode import DialectName
-    from cdc_pipeline.sources.source import Source
+from cdc_pipeline.sources.source import Source
 
 PIPELINE_TAG = "cdc/pipeline"
 """Tag of each run with the name of its pipeline. `dagster.yaml` allows one run at a time per value."""

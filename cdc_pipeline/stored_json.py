@@ -2,24 +2,28 @@
 
 Names of fields, and of the classes in a union, belong to the lake's format. A missing field gets its default, so a later
 version may add fields. All types are strict, and unknown fields are errors. Pydantic reads the annotations of the
-dataclasses, so their modules import the types at runtime (TC in `ruff.lint.per-file-ignores`).
+dataclasses, so their modules import the types at runtime.
 """
 
 from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, get_args
+from typing import Annotated, Any, Generic, TypeVar, get_args
 
-from pydantic import AfterValidator, TypeAdapter, ValidationError, ValidationInfo
-from pydantic_core import core_schema
+from pydantic import (
+    AfterValidator,
+    GetCoreSchemaHandler,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+)
+from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
 
 from cdc_pipeline.errors import LakeError
-
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, SerializationInfo, SerializerFunctionWrapHandler
-    from pydantic_core import CoreSchema
 
 T = TypeVar("T")
 _IS, _OF = "is", "of"

@@ -144,17 +144,17 @@ def as_in_production(spark: SparkSession) -> Iterator[None]:
     Statements in their own sessions (MERGE, UPDATE, DELETE) run as in other tests. `integration/test_kill_process.py` runs
     those as in production too.
     """
-    from cdc_pipeline.spark import few_rows
+    from cdc_pipeline.spark import small_frames
 
     kept = {name: spark.conf.get(name) for name in _FOR_ANY_DATA}
     for name, value in _FOR_ANY_DATA.items():
         spark.conf.set(name, value)
-    most, few_rows.MAX_SMALL_ROWS = (
-        few_rows.MAX_SMALL_ROWS,
+    most, small_frames.MAX_SMALL_ROWS = (
+        small_frames.MAX_SMALL_ROWS,
         -1,
     )  # the rows of tests are always few, those of pipelines are not
     yield
-    few_rows.MAX_SMALL_ROWS = most
+    small_frames.MAX_SMALL_ROWS = most
     for name, value in kept.items():
         assert value is not None
         spark.conf.set(name, value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.contracts.rules import model_rules
 from cdc_pipeline.dialects.decode import EXPECTATIONS
-from cdc_pipeline.dialects.registry import DIALECTS
+from cdc_pipeline.dialects.traits import DIALECTS
 
 if TYPE_CHECKING:
     from cdc_pipeline.contracts.rules import Rule

@@ -9,12 +9,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 import dagster as dg
 
 from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
-from cdc_pipeline.component.computed_field import ComputedField
 from cdc_pipeline.component.kafka_fields import SecuritySettings
-from cdc_pipeline.component.notify_field import NotifySettings
-from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, SensorSettings
+from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, NotifySettings, SensorSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
-from cdc_pipeline.component.table_fields import RouteRule
+from cdc_pipeline.component.table_fields import ComputedField, RouteRule
 
 _PAGE = Path(__file__).parents[1] / "docs" / "pipeline.md"
 _HEAD = """# A pipeline's file, field by field

@@ -12,13 +12,10 @@ from cdc_pipeline.assets.keys import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW,
 from cdc_pipeline.assets.metadata import delta_columns
 from cdc_pipeline.assets.nodes import decoded_lineage, node_attributes
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.checks.balance import BALANCE, balance_result
-from cdc_pipeline.checks.contract import CONTRACT, contract_result, validate_table
-from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS, dead_letters_result
-from cdc_pipeline.checks.field_rules import FIELD_RULES, field_rules_result
-from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS, lost_offsets_result
+from cdc_pipeline.checks.contract import CONTRACT, FIELD_RULES, contract_result, field_rules_result, validate_table
+from cdc_pipeline.checks.records import BALANCE, NO_DEAD_LETTERS, balance_result, dead_letters_result
 from cdc_pipeline.checks.specs import check_spec
-from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE, watermarks_result
+from cdc_pipeline.checks.streams import NO_LOST_OFFSETS, WATERMARKS_ADVANCE, lost_offsets_result, watermarks_result
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decoded_tables import KINDS_BY_TABLE, DecodedBatch, decode_batches, decoded_batches
 from cdc_pipeline.lake.lake import Lake

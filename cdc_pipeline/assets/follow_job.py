@@ -11,7 +11,7 @@ from cdc_pipeline.assets.code_version import LoadedCode
 from cdc_pipeline.assets.follower import Follower, FollowLimits
 from cdc_pipeline.assets.mirrors import mirror_parents
 from cdc_pipeline.assets.one_step_job import one_step_job
-from cdc_pipeline.checks.freshness import NO_LIMITS, FreshnessLimits
+from cdc_pipeline.checks.streams import NO_LIMITS, FreshnessLimits
 from cdc_pipeline.pipeline import Pipeline
 
 _DESCRIPTION = """Ingests new records, decodes them and advances the mirrors, batch after batch in one Spark session. Each

@@ -17,7 +17,7 @@ from cdc_pipeline.assets.keys import CUTS, table_key
 from cdc_pipeline.assets.mirrors import cut_results
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.raw import ingest_results
-from cdc_pipeline.checks.failed_attempts import attempt_result
+from cdc_pipeline.checks.cuts import attempt_result
 from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.pipeline import PIPELINE_TAG
 from cdc_pipeline.sources.raw_batches import newest_note
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
     from cdc_pipeline.assets.code_version import LoadedCode
-    from cdc_pipeline.checks.freshness import FreshnessLimits
+    from cdc_pipeline.checks.streams import FreshnessLimits
     from cdc_pipeline.pipeline import Pipeline
 
 MOST_ATTEMPTS = 8

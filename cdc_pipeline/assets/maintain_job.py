@@ -10,7 +10,7 @@ from cdc_pipeline.assets.keys import CUTS, table_key
 from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.one_step_job import one_step_job
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.checks.own_commits import own_commits_result
+from cdc_pipeline.checks.cuts import own_commits_result
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance, TableMaintenance
 from cdc_pipeline.pipeline import Pipeline

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_pipeline.assets.column_texts import COLUMN_TEXTS
-from cdc_pipeline.checks.markdown import code_span
+from cdc_pipeline.checks.results import code_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

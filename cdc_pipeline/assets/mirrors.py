@@ -21,17 +21,23 @@ from cdc_pipeline.assets.metadata import column_schema, statements_metadata, tab
 from cdc_pipeline.assets.nodes import mirror_group, mirror_lineage, node_attributes
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.overview import overview
-from cdc_pipeline.checks.balance import BALANCE, cut_balance_result
-from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS, ddl_applied_result, no_gaps_result
-from cdc_pipeline.checks.failed_attempts import NO_FAILED_ATTEMPTS, attempt_result
-from cdc_pipeline.checks.freshness import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, lag
-from cdc_pipeline.checks.keys_hold import KEYS_HOLD, KeysToCheck, keys_hold_result
-from cdc_pipeline.checks.markdown import code_span
-from cdc_pipeline.checks.no_breach import NO_BREACH, no_breach_result
-from cdc_pipeline.checks.own_commits import ONLY_OWN_COMMITS, own_commits_result
-from cdc_pipeline.checks.rotation import previously_failed_tables
-from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL, schema_result
+from cdc_pipeline.checks.cuts import (
+    DDL_APPLIED,
+    NO_BREACH,
+    NO_FAILED_ATTEMPTS,
+    NO_GAPS,
+    ONLY_OWN_COMMITS,
+    attempt_result,
+    ddl_applied_result,
+    no_breach_result,
+    no_gaps_result,
+    own_commits_result,
+)
+from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, KeysToCheck, keys_hold_result, schema_result
+from cdc_pipeline.checks.records import BALANCE, cut_balance_result
+from cdc_pipeline.checks.results import code_span, previously_failed_tables
 from cdc_pipeline.checks.specs import check_spec
+from cdc_pipeline.checks.streams import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, lag
 from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
@@ -42,8 +48,8 @@ from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS
 from cdc_pipeline.mirrors.operations.upkeep import keep_small
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.sources.raw_batches import unread_topics
 from cdc_pipeline.sources.source import RunContext
-from cdc_pipeline.sources.unread import unread_topics
 
 _CUTS = """One row per consistent cut: its resolved TSO and the Delta version of each mirror at this TSO. The row is written
 after all mirrors are committed, so a reader of a cut sees all tables as of one moment of upstream."""

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.assets.metadata import table_value
-from cdc_pipeline.checks.freshness import lag
+from cdc_pipeline.checks.streams import lag
 from cdc_pipeline.mirrors.cuts.cut_report import tso_datetime
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
 from cdc_pipeline.assets.nodes import node_attributes
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.checks.open_transactions import NO_OPEN_TRANSACTIONS, open_transactions_result
 from cdc_pipeline.checks.specs import check_spec
+from cdc_pipeline.checks.streams import NO_OPEN_TRANSACTIONS, open_transactions_result
 from cdc_pipeline.lake.format import store_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.pipeline import Pipeline

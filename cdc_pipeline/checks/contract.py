@@ -1,28 +1,34 @@
-"""The check `contract`: validates new rows of the decoded tables with Pandera."""
+"""The checks `contract` and `field_rules`: rules for new rows of the decoded tables and for messages as sent.
+
+`contract` validates with Pandera what decoding enforces. `field_rules` counts what accepted messages break, over all runs,
+in `<lake>/<pipeline>/field_rules.json`. That file is a cache: if it is missing or damaged, each shape of messages is
+validated again. Only local lakes have it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import dagster as dg
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_pipeline.checks.markdown import check_result
+from cdc_pipeline.checks.results import check_result
+from cdc_pipeline.contracts.rules import Breach, breaches_of_counts, find_breaches, rule_counts, wrong_types
 from cdc_pipeline.contracts.tables import TABLES
-from cdc_pipeline.contracts.validation import breaches_of_counts, rule_counts, wrong_types
-from cdc_pipeline.dialects.shapes import Shape, first_place, shape_number
+from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS, DialectName
+from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
+from cdc_pipeline.dialects.shapes import Shape, complete_messages, first_place, messages_at, shape_number
+from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.control_tables import read_frame
-from cdc_pipeline.lake.paths import CONTROL_TABLES
-from cdc_pipeline.spark.few_rows import is_small, small_query
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import dagster as dg
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.contracts.validation import Breach
-    from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths
+from cdc_pipeline.local_files import write_atomically
+from cdc_pipeline.positions import BatchPosition
+from cdc_pipeline.spark.small_frames import is_small, small_query
+from cdc_pipeline.stored_json import StoredJson
 
 CONTRACT = "contract"
 MOST_ROWS = 100_000
@@ -121,3 +127,139 @@ def _sample(rows: DataFrame, count: int) -> DataFrame:
         return rows
     position_hash = F.xxhash64("topic", "partition", "offset")
     return rows.where(F.pmod(position_hash, F.lit(_SAMPLE_BUCKETS)) < int(_SAMPLE_BUCKETS * MOST_ROWS / count))
+
+
+_FILE = "field_rules.json"
+_MOST_SHAPES, _MOST_PLACES = 20_000, 5
+
+
+@dataclass(frozen=True)
+class RuleWarning:
+    """A rule that accepted messages break. The fields are stored by name."""
+
+    rule: str
+    expected: str
+    count: int
+    """Messages over all batches."""
+    places: tuple[str, ...]
+    """Example positions."""
+    last_batch: int
+    """Newest batch with such a message."""
+    found: str | None = None
+    """Content of one example, if the rule shows it."""
+
+
+@dataclass(frozen=True)
+class FieldNotes:
+    """The fields are stored by name."""
+
+    shapes: tuple[int, ...] = ()
+    """Numbers of the validated shapes, newest last."""
+    warned: tuple[RuleWarning, ...] = ()
+
+    def extended(self, batch: int, shapes: Iterable[int], found: Iterable[Breach]) -> FieldNotes:
+        """The notes with the result of another run. Counts are summed by rule."""
+        rules = {warned.rule: warned for warned in self.warned}
+        for breach in found:
+            before = rules.get(breach.rule, RuleWarning(breach.rule, breach.expected, 0, (), batch))
+            rules[breach.rule] = replace(
+                before,
+                count=before.count + breach.count,
+                places=(*before.places, *breach.examples)[:_MOST_PLACES],
+                last_batch=batch,
+                found=before.found or breach.found,
+            )
+        known = tuple(dict.fromkeys((*self.shapes, *shapes)))[-_MOST_SHAPES:]
+        return FieldNotes(known, tuple(rules[name] for name in sorted(rules)))
+
+
+NO_NOTES = FieldNotes()
+_STORED = StoredJson(FieldNotes)
+
+
+def read_notes(paths: LakePaths) -> FieldNotes:
+    if not paths.is_local:
+        return NO_NOTES
+    try:
+        return _STORED.from_json((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, LakeError):
+        return NO_NOTES
+
+
+def write_notes(paths: LakePaths, notes: FieldNotes) -> None:
+    """Replaces the file atomically."""
+    if paths.is_local:
+        write_atomically(Path(paths.home) / _FILE, _STORED.to_json(notes))
+
+
+FIELD_RULES = "field_rules"
+MOST_SHAPES = 500
+"""Maximum number of new shapes per run. The others are validated with a later message of the same shape."""
+_VALIDATED_PER_ROW = {"tso_is_es"}
+"""Rules that `validate_table` checks for each row. Checking them in messages too would count them twice."""
+
+
+def field_rules_result(
+    lake: Lake,
+    validations: Sequence[TableValidation],
+    batches: Sequence[int],
+    dialect: DialectName,
+    key: dg.AssetKey,
+) -> dg.AssetCheckResult:
+    """Warns if accepted messages of this or an earlier run break a rule.
+
+    One message per shape is validated. Rules in `_VALIDATED_PER_ROW` are checked for every row.
+    """
+    notes = read_notes(lake.paths)
+    if batches:
+        known = set(notes.shapes)
+        new = {
+            shape.number: shape.position
+            for validation in validations
+            for shape in validation.shapes
+            if shape.number not in known
+        }
+        selected = dict(list(new.items())[:MOST_SHAPES])
+        found = [breach for validation in validations for breach in validation.warnings]
+        found += warnings_at(lake, selected.values(), dialect) if selected else []
+        before, notes = notes, notes.extended(max(batches), selected, found)
+        if notes.shapes != before.shapes or found:
+            write_notes(lake.paths, notes)
+    return check_result(
+        FIELD_RULES,
+        key,
+        [f"{one.rule}: {one.count}, for example {one.places[0]}" for one in notes.warned],
+        "These messages were accepted. `cdc-pipeline docs dialects all field rules` lists the rules with the clause of each "
+        "document",
+        {
+            "shapes": len(notes.shapes),
+            **{
+                warned.rule: f"{warned.count}, expected: {warned.expected}; for example {', '.join(warned.places)}"
+                + (f" ({warned.found})" if warned.found else "")
+                + f"; last in batch {warned.last_batch}"
+                for warned in notes.warned
+            },
+        },
+    )
+
+
+def warnings_at(lake: Lake, places: Iterable[BatchPosition], dialect: DialectName) -> list[Breach]:
+    """Validates the original messages at these positions and returns the broken rules that are warnings."""
+    raw = lake.read("raw_topic_snapshot")
+    with small_query(lake.spark, 0), messages_at(raw, places) as messages:
+        frame = complete_messages(with_senders(messages, unnumbered_topics(lake)), dialect).persist()
+        try:
+            forms = [row["form"] for row in frame.select("form").distinct().collect()]
+            found: list[Breach] = []
+            for form in sorted(name for name in forms if name in COMPLETE_CONTRACTS):
+                contract = COMPLETE_CONTRACTS[form]
+                columns = ["topic", "partition", "offset", *contract.to_schema().columns]
+                of_form = frame.where(frame["form"] == form).select(*columns)
+                found += [
+                    breach
+                    for breach in find_breaches(of_form, contract)
+                    if breach.warn and breach.rule not in _VALIDATED_PER_ROW
+                ]
+        finally:
+            frame.unpersist()
+    return found

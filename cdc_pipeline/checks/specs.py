@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import dagster as dg
 
-from cdc_pipeline.checks.balance import BALANCE
-from cdc_pipeline.checks.contract import CONTRACT
-from cdc_pipeline.checks.ddl_applied import DDL_APPLIED, NO_GAPS
-from cdc_pipeline.checks.dead_letters import NO_DEAD_LETTERS
-from cdc_pipeline.checks.failed_attempts import NO_FAILED_ATTEMPTS
-from cdc_pipeline.checks.field_rules import FIELD_RULES
-from cdc_pipeline.checks.freshness import FRESH
-from cdc_pipeline.checks.keys_hold import KEYS_HOLD
-from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS
-from cdc_pipeline.checks.no_breach import NO_BREACH
-from cdc_pipeline.checks.open_transactions import NO_OPEN_TRANSACTIONS
-from cdc_pipeline.checks.own_commits import ONLY_OWN_COMMITS
-from cdc_pipeline.checks.schema_matches_ddl import SCHEMA_MATCHES_DDL
-from cdc_pipeline.checks.watermarks import WATERMARKS_ADVANCE
+from cdc_pipeline.checks.contract import CONTRACT, FIELD_RULES
+from cdc_pipeline.checks.cuts import DDL_APPLIED, NO_BREACH, NO_FAILED_ATTEMPTS, NO_GAPS, ONLY_OWN_COMMITS
+from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL
+from cdc_pipeline.checks.records import BALANCE, NO_DEAD_LETTERS
+from cdc_pipeline.checks.streams import FRESH, NO_LOST_OFFSETS, NO_OPEN_TRANSACTIONS, WATERMARKS_ADVANCE
 
 _DESCRIPTIONS = {
     BALANCE: "Nothing is lost and nothing is counted twice. Of change_log: the records of a batch are equal to what they "

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import dagster as dg
 from dotenv import dotenv_values
@@ -15,11 +15,10 @@ from pydantic import ValidationError
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.lake.paths import is_local_path
-from cdc_pipeline.spark.session import SparkLakehouse
-
-if TYPE_CHECKING:
-    from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import OWN_TABLES, LakePaths, is_for_delta_rs, is_local_path
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.spark.session import SparkLakehouse, own_spark
 
 _OTHER_WAYS = "Name a project with --project, or a lake with --lake (to ingest: --captures and --lake)"
 _TRACEBACK = "Traceback (most recent call last):\n"
@@ -140,3 +139,19 @@ def _field_errors(errors: list[tuple[str, str]]) -> str:
         place = _MODEL_NAME.sub("", field)
         lines.append(": ".join(filter(None, (place, _TAG_FUNCTION.sub("", message.removeprefix("Value error, "))))))
     return "; ".join(lines)
+
+
+def readable_lake(paths: LakePaths, declared: DeclaredPipeline | None = None) -> Lake:
+    """The lake, for `control_tables.read_rows` and what builds on it. Starts Spark only if the lake is not a local folder:
+    that of the pipeline if it is declared.
+
+    Raises DeclarationError if there is no pipeline of that name.
+    """
+    # the functions that read control tables of a local folder do not use the session
+    spark: Any = None
+    if not is_for_delta_rs(paths.home):
+        spark = (own_spark() if declared is None else declared.spark).session
+    lake = Lake(spark, paths)
+    if not any(lake.exists(table) for table in OWN_TABLES if spark is not None or is_for_delta_rs(paths.table(table))):
+        raise DeclarationError(f"there is no pipeline {paths.pipeline!r} in the lake {paths.root}: run it first")
+    return lake

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from cdc_pipeline.cli.declared import DeclaredPipeline
 from cdc_pipeline.dialects.contents import with_decompressed
 from cdc_pipeline.dialects.decode import decode
 from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
@@ -21,19 +23,13 @@ from cdc_pipeline.errors import CdcError, SourceError, redact
 from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
+from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.raw_batches import newest_batch, newest_note, newest_note_by_spark
 from cdc_pipeline.sources.source import NewRecords, RunContext
 from cdc_pipeline.spark.jars import jar_packages
 from cdc_pipeline.spark.java import JavaError, require_java
-from cdc_pipeline.spark.session import own_spark
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from cdc_pipeline.cli.declared import DeclaredPipeline
-    from cdc_pipeline.pipeline import Pipeline
-    from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline.spark.session import SparkLakehouse, own_spark
 
 PACKAGES = ("cdc_pipeline", "dagster", "pyspark", "delta-spark", "deltalake", "pandera", "confluent-kafka")
 _MOST_TOPICS = 50

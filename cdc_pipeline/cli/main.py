@@ -8,8 +8,9 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 import dagster as dg
@@ -19,24 +20,24 @@ from pyspark.errors import PySparkException
 
 from cdc_pipeline.assets.follower import NEW_CODE
 from cdc_pipeline.cli import doctor as checks
-from cdc_pipeline.cli.declared import capture_pipeline, lake_pipeline_name, project_pipeline
+from cdc_pipeline.cli.declared import (
+    DeclaredPipeline,
+    capture_pipeline,
+    lake_pipeline_name,
+    project_pipeline,
+    readable_lake,
+)
 from cdc_pipeline.cli.history import history_lines, message_value, table_history
 from cdc_pipeline.cli.output import json_default, printable, say
 from cdc_pipeline.cli.pages import page_titles, read_page
-from cdc_pipeline.cli.readable_lake import readable_lake
 from cdc_pipeline.cli.runs import FinishedRun, ingest, require_success, run_job
 from cdc_pipeline.cli.status import open_metrics, read_status, status_lines, table_lines
 from cdc_pipeline.errors import CdcError, DeclarationError
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.faults import to_lake_error
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths, first_line
 from cdc_pipeline.spark.java import JavaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cdc_pipeline.cli.declared import DeclaredPipeline
-    from cdc_pipeline.lake.lake import Lake
 
 _DEFAULT_NAME = "captures"
 _PROJECT_REMEDY = "Run this command in the folder of a Dagster project, and correct what `dg check defs` reports"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cdc_pipeline.spark.threads import repeating
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _BAR_WIDTH = 30
 _REFRESH_SECONDS = 0.5

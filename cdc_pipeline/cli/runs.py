@@ -7,27 +7,22 @@ import logging
 import os
 import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import dagster as dg
+from dagster_shared.error import SerializableErrorInfo
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from cdc_pipeline.assets.keys import RAW
+from cdc_pipeline.cli.declared import DeclaredPipeline, readable_lake
 from cdc_pipeline.cli.output import progress_bar, say
-from cdc_pipeline.cli.readable_lake import readable_lake
 from cdc_pipeline.errors import TerminalError
 from cdc_pipeline.mirrors.changes.progress import published_cut, read_progress
 from cdc_pipeline.pipeline import PIPELINE_TAG
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from dagster_shared.error import SerializableErrorInfo
-
-    from cdc_pipeline.cli.declared import DeclaredPipeline
 
 _OWN_ERROR = re.compile(r"\Acdc_pipeline\.errors\.\w+: ")
 _MOST_EVALUATIONS = 1000

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cdc_pipeline.checks.freshness import lag_of
+from cdc_pipeline.checks.streams import lag_of
 from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.consistent_cuts import read_newest_cut
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, DUPLICATE, NO_EFFECT, NOT_INCLUDED
-from cdc_pipeline.mirrors.changes.progress import next_window, published_cut, read_progress
-from cdc_pipeline.mirrors.cuts.cut_report import published_entries, tso_datetime
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut
-    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, next_window, published_cut, read_progress
+from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries, tso_datetime
 
 _DONE = (APPLIED, NO_EFFECT, DUPLICATE, NOT_INCLUDED)
 

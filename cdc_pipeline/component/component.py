@@ -17,26 +17,35 @@ from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.assets.rebuild_job import rebuild_job
 from cdc_pipeline.assets.release_job import release_job
-from cdc_pipeline.component.column_fields import (
+from cdc_pipeline.component.run_fields import (
+    FollowSettings,
+    FreshnessSettings,
+    NotifySettings,
+    SensorSettings,
+    settings_resolver,
+)
+from cdc_pipeline.component.scaffold import PipelineScaffolder
+from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
+from cdc_pipeline.component.table_fields import (
+    ComputedField,
     Masks,
+    RouteRule,
     check_masked_keys,
+    computed_rules,
     mask_rules,
     metadata_list,
+    require_include,
+    require_patterns,
     resolve_metadata,
+    table_selection,
+    validate_computed,
     validate_masks,
     validate_metadata,
     validate_salt,
 )
-from cdc_pipeline.component.computed_field import ComputedColumns, ComputedField, computed_rules, validate_computed
-from cdc_pipeline.component.json_schema import YamlModel
-from cdc_pipeline.component.notify_field import NotifySettings
-from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, SensorSettings, settings_resolver
-from cdc_pipeline.component.scaffold import PipelineScaffolder
-from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
-from cdc_pipeline.component.table_fields import RouteRule, require_include, require_patterns, table_selection
-from cdc_pipeline.component.templates import secret_resolver
+from cdc_pipeline.component.yaml_model import YamlModel, secret_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
-from cdc_pipeline.dialects.decode import DialectName  # noqa: TC001  # pydantic reads the annotation
+from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
@@ -342,15 +351,11 @@ class CdcPipeline(dg.Component, YamlModel):
             ) from error
         return value
 
-    @field_validator("include")
-    @classmethod
-    def _validate_include(cls, value: list[str]) -> list[str]:
-        return require_include(value)
-
-    @field_validator("exclude", "soft_delete")
-    @classmethod
-    def _validate_patterns(cls, value: list[str]) -> list[str]:
-        return require_patterns(value)
+    _validate_include = field_validator("include")(require_include)
+    _validate_patterns = field_validator("exclude", "soft_delete")(require_patterns)
+    _list_metadata = field_validator("metadata_columns", mode="before")(metadata_list)
+    _validate_metadata = field_validator("metadata_columns")(validate_metadata)
+    _validate_computed = field_validator("computed")(validate_computed)
 
     @field_validator("keys")
     @classmethod
@@ -361,16 +366,6 @@ class CdcPipeline(dg.Component, YamlModel):
             if not columns or len(set(columns)) < len(columns) or not all(columns):
                 raise ValueError(f"{table}: {columns!r} is not a key: one or more different columns are expected")
         return value
-
-    @field_validator("metadata_columns", mode="before")
-    @classmethod
-    def _list_metadata(cls, value: object) -> list[object]:
-        return metadata_list(value)
-
-    @field_validator("metadata_columns")
-    @classmethod
-    def _validate_metadata(cls, value: list[str]) -> list[str]:
-        return validate_metadata(value)
 
     @field_validator("mask")
     @classmethod
@@ -387,11 +382,6 @@ class CdcPipeline(dg.Component, YamlModel):
     @field_serializer("mask_salt", when_used="json")
     def _redact_salt(self, value: str) -> str:
         return HIDDEN if value else ""
-
-    @field_validator("computed")
-    @classmethod
-    def _validate_computed(cls, value: ComputedColumns) -> ComputedColumns:
-        return validate_computed(value)
 
     @field_validator("ddl_policy", mode="before")
     @classmethod

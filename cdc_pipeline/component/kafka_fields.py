@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 import dagster as dg
 from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, model_validator
 
-from cdc_pipeline.component.json_schema import YamlModel
-from cdc_pipeline.component.templates import render_template, secret_resolver
+from cdc_pipeline.component.yaml_model import YamlModel, render_template, secret_resolver
 from cdc_pipeline.sources.kafka.secret_text import HIDDEN, SecretText, is_secret
 
 _BROKERS = ("bootstrap.servers", "metadata.broker.list")

@@ -9,16 +9,16 @@ from typing import Annotated, Any, Literal
 import dagster as dg
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
-from cdc_pipeline.component.json_schema import ByType, YamlModel
 from cdc_pipeline.component.kafka_fields import Options, SecuritySettings, options_resolver, validate_options
 from cdc_pipeline.component.run_fields import settings_resolver
+from cdc_pipeline.component.yaml_model import ByType, YamlModel
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
+from cdc_pipeline.sources.kafka.positions import CLOCK_SKEW_MS, Start, TopicSelection
 from cdc_pipeline.sources.kafka.source import MAX_RECORDS, KafkaTopics
-from cdc_pipeline.sources.kafka.topic_selection import CLOCK_SKEW_MS, Start, TopicSelection
-from cdc_pipeline.sources.source import Source  # noqa: TC001  # Dagster reads the annotations
+from cdc_pipeline.sources.source import Source
 from cdc_pipeline.sources.storage.source import MAX_BYTES, TicdcStorage
 
 Offsets = dict[str, dict[int, int]]
@@ -188,10 +188,7 @@ class KafkaSource(YamlModel):
             raise ValueError("each topic needs a different name")
         return value
 
-    @field_validator("options", "sensor_options")
-    @classmethod
-    def _validate_options(cls, value: Options) -> Options:
-        return validate_options(value)
+    _validate_options = field_validator("options", "sensor_options")(validate_options)
 
     @property
     def client(self) -> ClientSettings:

@@ -1,17 +1,22 @@
-"""The fields `include`, `exclude`, `routes` and `case_sensitive`."""
+"""The fields about tables and their columns: validation, and conversion to `TableSelection` and `ColumnRules`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, TypeAlias
 
+import dagster as dg
 from pydantic import Field, field_validator
 
-from cdc_pipeline.component.json_schema import YamlModel
+from cdc_pipeline.component.yaml_model import YamlModel
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, ComputedRules
+from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask
+from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.sources.kafka.secret_text import SecretText
 
 
 class RouteRule(YamlModel):
@@ -33,10 +38,7 @@ class RouteRule(YamlModel):
         ),
     ] = False
 
-    @field_validator("match")
-    @classmethod
-    def _is_a_pattern(cls, value: str) -> str:
-        return require_pattern(value)
+    _is_a_pattern = field_validator("match")(require_pattern)
 
     @field_validator("to")
     @classmethod
@@ -66,3 +68,134 @@ def table_selection(
     include: Iterable[str], exclude: Iterable[str], routes: Iterable[RouteRule], *, case_sensitive: bool
 ) -> TableSelection:
     return TableSelection(tuple(include), tuple(exclude), tuple(rule.route for rule in routes), case_sensitive)
+
+
+Masks: TypeAlias = "dict[str, dict[str, str | None]]"
+_SHORTEST_SALT = 16
+
+NO_METADATA = "none"
+
+
+def resolve_metadata(context: dg.ResolutionContext, value: list[str] | str) -> list[str]:
+    """The field `metadata_columns` of a YAML file."""
+    return [str(name) for name in metadata_list(context.resolve_value(value))]
+
+
+def metadata_list(value: object) -> list[object]:
+    """The value of the field as a list; `none` is empty. Raises ValueError for other types."""
+    if value == NO_METADATA:
+        return []
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(
+            f"metadata_columns: {value!r} is not a list: some of {', '.join(METADATA_COLUMNS)}, or none is expected"
+        )
+    return list(value)
+
+
+def validate_metadata(value: list[str]) -> list[str]:
+    """The names in the column order of mirrors. Raises ValueError for unknown or duplicate names."""
+    for name in value:
+        if name not in METADATA_COLUMNS:
+            raise ValueError(f"{name!r} is not a metadata column: {', '.join(METADATA_COLUMNS)} are expected, or none")
+    if len(set(value)) < len(value):
+        raise ValueError(f"{value!r}: each column is expected once")
+    return [name for name in METADATA_COLUMNS if name in value]
+
+
+def validate_masks(value: Masks) -> Masks:
+    """The unchanged field `mask`. Raises ValueError for an invalid pattern, column or mask."""
+    for pattern, columns in value.items():
+        require_pattern(pattern)
+        if not columns:
+            raise ValueError(f"{pattern}: no columns: column: hash or column: null is expected")
+        for column, how in columns.items():
+            if not column:
+                raise ValueError(f"{pattern}: {column!r} is not a column name")
+            # YAML parses null without quotes as None
+            if how not in (HASH, NULL, None):
+                raise ValueError(f"{pattern}.{column}: {how!r} is not a mask: {HASH} or {NULL} is expected")
+    return value
+
+
+def mask_rules(value: Masks) -> tuple[tuple[str, tuple[tuple[str, Mask], ...]], ...]:
+    """The field `mask` in the form of `ColumnRules`."""
+    return tuple(
+        (pattern, tuple((column, HASH if how == HASH else NULL) for column, how in columns.items()))
+        for pattern, columns in value.items()
+    )
+
+
+def validate_salt(value: str, masks: Masks | None) -> SecretText:
+    """The salt. Raises ValueError without the salt if it is too short, or missing although `mask` is set."""
+    if masks and not value:
+        raise ValueError("required because mask is set: an environment variable with a long random text is expected")
+    if value and len(value) < _SHORTEST_SALT:
+        raise ValueError(f"too short: at least {_SHORTEST_SALT} random characters are expected")
+    return SecretText(value)
+
+
+def check_masked_keys(masks: Masks, keys: Mapping[str, list[str]]) -> None:
+    """Raises ValueError if a column of a declared key is masked as NULL, which cannot identify rows."""
+    rules = ColumnRules(masks=mask_rules(masks))
+    for table, columns in keys.items():
+        database, _, name = table.partition(".")
+        for column in columns:
+            if rules.mask_for(TableName(database, name), column) == NULL:
+                raise ValueError(f"{table}.{column} is part of a key (keys): mask it as {HASH}, not as {NULL}")
+
+
+class ComputedField(YamlModel):
+    """An additional mirror column, computed from the upstream columns of the same row."""
+
+    type: Annotated[
+        str,
+        Field(
+            description="Spark SQL type: boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), "
+            "string, binary, date, timestamp, timestamp_ntz, or array<…> of these."
+        ),
+    ]
+    sql: Annotated[
+        str,
+        Field(
+            description="Deterministic Spark SQL expression over the upstream columns of one mirror row. If it fails, the "
+            "column is NULL."
+        ),
+    ]
+
+
+ComputedColumns: TypeAlias = dict[str, dict[str, ComputedField]]
+
+
+def validate_computed(value: ComputedColumns) -> ComputedColumns:
+    """The unchanged field. Raises ValueError for an invalid pattern, column, type or expression."""
+    for pattern, columns in value.items():
+        require_pattern(pattern)
+        if not columns:
+            raise ValueError(f"{pattern}: no columns: column: {{type: …, sql: …}} is expected")
+        names = {name.casefold() for name in columns}
+        if len(names) < len(columns):
+            raise ValueError(f"{pattern}: {', '.join(columns)}: duplicate columns (names are case-insensitive)")
+        for name, column in columns.items():
+            if not name.strip():
+                raise ValueError(f"{pattern}: {name!r} is not a column name")
+            if name.casefold() in METADATA_COLUMNS:
+                raise ValueError(f"{pattern}.{name}: the name is used by metadata_columns: another name is expected")
+            try:
+                references = ComputedColumn(name, column.type, column.sql).expression.column_names
+            except ValueError as error:
+                raise ValueError(f"{pattern}.{name}: {error}") from None
+            for other in references:
+                if other.casefold() in METADATA_COLUMNS or other.casefold() in names:
+                    raise ValueError(
+                        f"{pattern}.{name}: {column.sql!r} refers to {other}, a computed or metadata column: "
+                        "only upstream columns are allowed"
+                    )
+    return value
+
+
+def computed_rules(value: ComputedColumns) -> ComputedRules:
+    """The field in the form of `ColumnRules`."""
+    return tuple(
+        (pattern, tuple(ComputedColumn(name, column.type, column.sql) for name, column in columns.items()))
+        for pattern, columns in value.items()
+    )

@@ -32,7 +32,7 @@ SENT_MS = f"IF(unix_millis({SENT}) >= {FIRST_MS}, unix_millis({SENT}), NULL)"
 SENT_OR_READ = f"get(least(array(coalesce({{0}}, {LAST_MS})), {READ_BY}), 0)"
 """SQL of the time at which a record was sent, to be formatted with that time in ms: nothing is sent after it is read.
 
-`READ_BY` is an array, because a number would be compiled into the code of each batch (`spark.generated_code`)."""
+`READ_BY` is an array, because a number would be compiled into the code of each batch."""
 ROW_CLAUSE, DDL_CLAUSE, MARK_CLAUSE = "DML Event", "DDL Event", "WATERMARK Event"
 
 if TYPE_CHECKING:  # mypy needs a class as annotation, Pandera the complete Spark type

@@ -7,15 +7,11 @@ fail for a check without SQL, so that every rule of a model is applied.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pandera.pyspark as pa
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyspark.sql import DataFrame
-
+from pyspark.sql import DataFrame
 
 _SHOWN_CHARACTERS = 60
 

@@ -7,10 +7,7 @@ the signed type has the next larger code.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 TEXTS = ("tinytext", "text", "mediumtext", "longtext")
 CODES: dict[str, int] = {

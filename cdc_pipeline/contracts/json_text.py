@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.limits import NESTING
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 END_MARK = f"_end_{secrets.token_hex(8)}"
 """Name of a boolean field. Add it to the schema when you parse the text of `with_end_mark`.

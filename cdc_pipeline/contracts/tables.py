@@ -22,7 +22,7 @@ else:
     _Row = T.MapType(T.StringType(), T.StringType())
 
 KnownDialect = Literal["ticdc", "canal", "dataworks"]
-"""The names of the dialects in `dialects.registry`."""
+"""The names of the dialects in `dialects.traits`."""
 _MS = {"min_value": FIRST_MS, "max_value": LAST_MS}
 _NAMED = {"min_value": 1}
 _TSO_IS_ES = rule(

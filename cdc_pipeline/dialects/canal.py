@@ -24,8 +24,7 @@ have `isDdl` false.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal import (
@@ -43,9 +42,6 @@ from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, my
 from cdc_pipeline.dialects.envelope import BATCH, MESSAGE
 from cdc_pipeline.dialects.unified import DDL, QUERY_TEXT, ROW, STATEMENT, TSO_SHIFT, XA
 from cdc_pipeline.mysql.types.wire_values import JSON_BYTES, TEXT_BYTES
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, Row
 
 _ROW, _DDL, _STATEMENT, _QUERY, _XA = "canal_row", "canal_ddl", "canal_statement", "canal_query", "canal_xa"
 _NO_WORDS = r"""(?s)/\*(?!M?!).*?\*/|--[^\n]*|#[^\n]*|'[^']*'|"[^"]*"|`[^`]*`"""

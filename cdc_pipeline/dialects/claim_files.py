@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
 
 from cdc_pipeline.lake.paths import LakePaths, hadoop_path
 from cdc_pipeline.sources.codecs import MAX_VALUE_BYTES
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.threads import map_in_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from pyspark.sql import DataFrame, SparkSession
 
 FILE_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}\.json"
 """Accepted file names. TiCDC writes `<uuid>.json`."""

@@ -13,25 +13,19 @@ one commit, before any of its rows is written.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects.claim_files import FILE_NAME, LONGEST_LOCATION, ClaimStore, file_name
 from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from pyspark.sql import Column, DataFrame
-
-    from cdc_pipeline.lake.lake import Lake
-
 
 CLAIMS = "claims"
 CONTENT, PROBLEM = "content", "claim_problem"

@@ -1,13 +1,18 @@
-"""The bytes that decoding parses for each record: its value, decompressed, or the message that it refers to.
+"""The bytes that decoding parses for each record: its value or a replacement, decompressed, or the message it refers to.
 
-Most batches need neither. One query over the values of a batch detects the others.
+Most values are parsed as they are. One query over the values of a batch detects the others.
+
+The append-only table `<lake>/<pipeline>/dead_letter_releases` has one row per released dead letter: its columns, the run
+that released it, when (`released_at`), why (`note`), and `replacement`, the message to decode at this position from then
+on; null to decode the record's own bytes. Decoding always reads it, so a rebuild from raw gives the same result.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.claim_files import ClaimStore
@@ -16,25 +21,49 @@ from cdc_pipeline.dialects.claims import (
     CLAIMS_SCHEMA,
     CONTENT,
     NOT_KEPT,
+    Reference,
     copy_claim_files,
     find_references,
     may_refer,
     read_claims,
     resolve_references,
 )
+from cdc_pipeline.lake.delta import Commit
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline.sources.intake import OffsetRange, ranges_and_conditions
-from cdc_pipeline.sources.zero_ids import may_have_zero_id
+from cdc_pipeline.sources.records import may_have_zero_id
 from cdc_pipeline.spark.small_frames import small_frame
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+RELEASES = "dead_letter_releases"
 
-    from cdc_pipeline.dialects.claims import Reference
-    from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.paths import LakePaths
+
+def read_releases(lake: Lake) -> DataFrame | None:
+    """The table `dead_letter_releases`; None if the lake has none."""
+    return lake.read_if_exists(RELEASES)
+
+
+def read_raw_batches(lake: Lake, first: int, last: int) -> DataFrame:
+    """The records of `raw_topic_snapshot` of the batches from `first` to `last`, with their replacements."""
+    return with_replacements(lake.read_batches("raw_topic_snapshot", first, last), read_releases(lake))
+
+
+def with_replacements(raw: DataFrame, releases: DataFrame | None) -> DataFrame:
+    """`raw` with each `value` replaced by the newest replacement of its record, if any."""
+    if releases is None:
+        return raw
+    newest = (
+        releases.where("replacement IS NOT NULL")
+        .groupBy(*POSITION)
+        .agg(F.max_by("replacement", "released_at").alias("_replacement"))
+    )
+    return (
+        raw.join(F.broadcast(newest), list(POSITION), "left")
+        .withColumn("value", F.coalesce("_replacement", "value"))
+        .select(*raw.columns)
+    )
 
 
 @dataclass(frozen=True)

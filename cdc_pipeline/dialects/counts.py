@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from pyspark.sql import Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import LAST_MS, SENT_MS
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.positions import POSITION
-from cdc_pipeline.spark.observations import finished_metrics
+from cdc_pipeline.spark.jvm import finished_metrics
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import Column, DataFrame
 
 _POSITION_SCHEMA = "`topic` STRING, `partition` INT, `offset` BIGINT"
 _TIMES = ("watermark_ts", "es", "ts")

@@ -11,8 +11,7 @@ table that the message names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import XA_TYPES
@@ -29,9 +28,6 @@ from cdc_pipeline.contracts.sent_dataworks import DataWorksDdlSent, DataWorksNot
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, row_images
 from cdc_pipeline.dialects.envelope import HAS_PAYLOAD
 from cdc_pipeline.dialects.unified import DDL, HEARTBEAT, OTHER_DDL, ROW, TRANSACTION, TSO_SHIFT, XA
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, Row
 
 _ROW, _DDL, _OTHER_DDL, _XA = "dataworks_row", "dataworks_ddl", "dataworks_other_ddl", "dataworks_xa"
 _HEARTBEAT, _TRANSACTION = "dataworks_heartbeat", "dataworks_transaction"

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Sequence
+from typing import Literal, get_args
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import CLAIM_RULE, READ_BY
 from cdc_pipeline.contracts.rules import broken_rule, expectations, model_rules, rejecting_rules
 from cdc_pipeline.contracts.tables import KnownDialect
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, no_store_problem
-from cdc_pipeline.dialects.dialect import COLUMNS
+from cdc_pipeline.dialects.dialect import COLUMNS, Dialect
 from cdc_pipeline.dialects.envelope import JSON_RULES, ZERO_IS_CANAL, base_kind, is_empty, parse_records
-from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
+from cdc_pipeline.dialects.traits import BY_NAME, DIALECTS
 from cdc_pipeline.dialects.unified import DEAD
-from cdc_pipeline.spark.built_once import built_once
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import Column, DataFrame
-
-    from cdc_pipeline.dialects.dialect import Dialect
+from cdc_pipeline.spark.jvm import built_once
 
 DialectName = Literal["auto", KnownDialect]
 """`auto` recognizes the dialect of each record. With a name, records of another dialect become dead letters."""

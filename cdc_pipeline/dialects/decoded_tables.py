@@ -7,40 +7,37 @@ written last. An interrupted batch is decoded again, and tables that have its co
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from cdc_pipeline.contracts.canal_json import READ_BY
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.contents import claims_writer, inspect_values, with_contents
+from cdc_pipeline.dialects.contents import claims_writer, inspect_values, read_raw_batches, with_contents
 from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
-from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons
-from cdc_pipeline.dialects.releases import read_raw_batches
 from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
+from cdc_pipeline.dialects.traits import BY_NAME, statement_quotings
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
 from cdc_pipeline.lake.delta import Commit, append_once, is_committed
 from cdc_pipeline.lake.delta_log import require_intact_logs
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch, recorded_notes
 from cdc_pipeline.lake.tables.ddl_history import with_empty_results
+from cdc_pipeline.mysql.ddl.statements import event_changes
+from cdc_pipeline.positions import POSITION
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import batch_note, newest_batch
-from cdc_pipeline.spark.few_rows import small_query
-from cdc_pipeline.spark.small_frames import small_table
+from cdc_pipeline.spark.small_frames import small_frame, small_query, small_table
 from cdc_pipeline.spark.threads import map_in_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.paths import LakePaths
 
 SMALL_BATCH = 20_000
 """Most records of a batch that is cached in memory while its tables are written."""
@@ -231,3 +228,61 @@ def _write_batch(
         counts.newest_at,
     )
     append_rows(lake, "batches", small_table([row], BATCHES_SCHEMA), _commit(lake.paths, "batches", batch_id, note))
+
+
+_SEARCHED_OFFSETS = 1000
+"""Offsets before an XA ROLLBACK in which the rows of its transaction are searched."""
+
+
+def ddl_rows(frame: DataFrame, change_log: DataFrame) -> DataFrame:
+    """Rows of `ddl_history`: `unified.ddl_events` of a decoded frame, and `changes`, the parsed statement as text.
+
+    The `sql` of a schema file without a statement (TiCDC's storage sink) is the equivalent CREATE TABLE. An XA ROLLBACK
+    names no table: it gets one row per table whose rows precede it in `change_log`, which must have the frame's row changes.
+
+    Collects the statements to parse them; they are few.
+    """
+    events = unified.ddl_events(frame)
+    names = events.columns
+    bounds = _transaction_bounds(frame)
+    rows = []
+    for row in events.collect():
+        tables = [(row["database"], row["table"])]
+        if row["kind"] == unified.XA:
+            tables = _rolled_back_tables(row, bounds, change_log)
+        for database, table in tables:
+            sql = BY_NAME[row["dialect"]].statement(row)
+            values = {**row.asDict(), "database": database, "table": table, "sql": sql}
+            changes = event_changes(row["kind"], database or "", table or "", sql or "", statement_quotings(row))
+            rows.append((*(values[name] for name in names), [change.description() for change in changes]))
+    schema = StructType([*events.schema.fields, StructField("changes", ArrayType(StringType()))])
+    return small_frame(frame.sparkSession, rows, schema)
+
+
+def _transaction_bounds(frame: DataFrame) -> list[Row]:
+    """The positions of the batch's XA and DDL events."""
+    is_bound = F.col("kind").isin(unified.XA, *unified.DDL_STATEMENTS)
+    return frame.where(is_bound).select(*POSITION).collect()
+
+
+def _rolled_back_tables(event: Row, bounds: list[Row], change_log: DataFrame) -> list[tuple[str, str]]:
+    """The tables of the last rows before an XA ROLLBACK, which names no table (canal-facts 36); an unnamed one if none.
+
+    They are probably the tables of its transaction. The stream has nothing that links the two.
+    """
+    earlier = [
+        bound["offset"]
+        for bound in bounds
+        if (bound["topic"], bound["partition"]) == (event["topic"], event["partition"])
+        and bound["offset"] < event["offset"]
+    ]
+    first = max([event["offset"] - _SEARCHED_OFFSETS, *(offset + 1 for offset in earlier)])
+    before = change_log.where(
+        (F.col("topic") == event["topic"])
+        & (F.col("partition") == event["partition"])
+        & F.col("offset").between(first, event["offset"] - 1)
+    )
+    last = before.agg(F.max("offset").alias("offset")).select("offset")
+    times = before.join(last, "offset").select("es").distinct()
+    tables = before.join(times, "es").select("database", "table").distinct().orderBy("database", "table")
+    return [(row["database"], row["table"]) for row in tables.collect()] or [("", "")]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandera.pyspark as pa
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mysql.ddl.tokens import Quoting
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pandera.pyspark as pa
-    from pyspark.sql import Column, Row
 
 
 @dataclass(frozen=True)

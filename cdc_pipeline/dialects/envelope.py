@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
@@ -21,9 +22,6 @@ from cdc_pipeline.contracts.limits import NESTING
 from cdc_pipeline.dialects.claims import CONTENT
 from cdc_pipeline.dialects.ticdc_storage import STORAGE_PATHS, with_storage_fields
 from cdc_pipeline.dialects.unified import DEAD, EMPTY
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 PATHS = {
     "commitTs": "_tidb.commitTs",

@@ -5,24 +5,18 @@ All messages of a table name the same types until its definition changes, so dec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects.claims import claim_messages
 from cdc_pipeline.dialects.dialect import MessageTypes
-from cdc_pipeline.dialects.registry import BY_NAME
-from cdc_pipeline.positions import BATCH_POSITION
+from cdc_pipeline.dialects.traits import BY_NAME
+from cdc_pipeline.positions import BATCH_POSITION, BatchPosition
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
-from cdc_pipeline.sources.raw_records import records_at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from pyspark.sql import Column, DataFrame, Row
-
-    from cdc_pipeline.positions import BatchPosition
+from cdc_pipeline.sources.records import records_at
 
 __all__ = ["MessageTypes", "read_message_types"]
 

@@ -12,22 +12,17 @@ of a thousand messages of TiCDC has a whole second.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects.envelope import BATCH, ZERO_IS_CANAL
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.positions import POSITION
-from cdc_pipeline.sources.zero_ids import may_have_zero_id
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from pyspark.sql import Column, DataFrame
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.sources.intake import OffsetRange
+from cdc_pipeline.sources.intake import OffsetRange
+from cdc_pipeline.sources.records import may_have_zero_id
 
 _FIELDS = f"{BATCH} BIGINT, es BIGINT, data ARRAY<STRING>, _tidb STRING"
 _SAMPLE = 10_000

@@ -8,26 +8,19 @@ same column name, and encoders are upgraded.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decode import dialect_and_form
+from cdc_pipeline.dialects.decode import DialectName, dialect_and_form
 from cdc_pipeline.dialects.envelope import HAS_PAYLOAD, parse_records
-from cdc_pipeline.positions import BATCH_POSITION
+from cdc_pipeline.positions import BATCH_POSITION, BatchPosition
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
-from cdc_pipeline.sources.raw_records import records_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyspark.sql import Column, DataFrame
-
-    from cdc_pipeline.dialects.decode import DialectName
-    from cdc_pipeline.positions import BatchPosition
+from cdc_pipeline.sources.records import records_at
 
 _AGE_BITS = 31
 """2^31 ms are 24.9 days."""

@@ -14,8 +14,9 @@ Encoders before v5.4 write `ts` 0, `old` `[null]` for an INSERT, and the deleted
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import EXTENSION, WATERMARK_TYPE
@@ -37,11 +38,6 @@ from cdc_pipeline.dialects.ticdc_storage import (
 )
 from cdc_pipeline.dialects.unified import DDL, ROW, TSO_SHIFT, WATERMARK
 from cdc_pipeline.mysql.ddl.tokens import Quoting
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import Column, Row
 
 _KEY_IS_IN_DATA = next(rule.condition for rule in model_rules(TicdcRow) if rule.name == KEY_RULE)
 _DDL, _WATERMARK, _ROW = "ticdc_ddl", "ticdc_watermark", "ticdc_row"

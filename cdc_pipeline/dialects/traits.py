@@ -1,20 +1,21 @@
-"""Queries for the traits of a dialect by the name in a row. Mirrors use these, never a dialect's name."""
+"""All dialects, and their traits: what mirrors do differently for them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.canal import CANAL
+from cdc_pipeline.dialects.dataworks import DATAWORKS
 from cdc_pipeline.dialects.dialect import Trait, user_quotings
-from cdc_pipeline.dialects.registry import BY_NAME, DIALECTS
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, Row
-
-    from cdc_pipeline.mysql.ddl.tokens import Quoting
+from cdc_pipeline.dialects.ticdc import TICDC
+from cdc_pipeline.mysql.ddl.tokens import Quoting
 
 __all__ = ["Trait", "dialect_has_trait", "dialects_with_trait", "has_trait", "statement_quotings", "trait_sql"]
+
+DIALECTS = (DATAWORKS, TICDC, CANAL)
+"""In the order in which a message is matched. The last dialect matches every message."""
+BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
 
 def dialects_with_trait(trait: Trait) -> tuple[str, ...]:

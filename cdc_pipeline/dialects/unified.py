@@ -15,15 +15,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
 from cdc_pipeline.positions import BATCH_POSITION
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 TSO_SHIFT = 18
 """`tso >> 18` is the physical time in ms since the Unix epoch."""

@@ -6,18 +6,15 @@ only, the Delta tables decide: a missing or damaged file reads as "no mirrors ye
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.local_files import write_atomically
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.stored_json import StoredJson
 
 _FILE = "catalog.json"
 
@@ -54,24 +51,16 @@ class CatalogEntry:
         return TableName(self.database, self.table)
 
 
+_STORED = StoredJson(tuple[CatalogEntry, ...])
+
+
 def read_catalog(paths: LakePaths) -> tuple[CatalogEntry, ...]:
     """The mirrors of the last cut and the dropped ones, sorted by name. Empty for a remote lake."""
     if not paths.is_local:
         return ()
     try:
-        stored = json.loads((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
-        entries = [
-            CatalogEntry(
-                **{
-                    **entry,
-                    "columns": tuple(CatalogColumn(**column) for column in entry["columns"]),
-                    "merged": tuple(entry["merged"]),
-                }
-            )
-            for entry in stored
-        ]
-        return tuple(sorted(entries, key=lambda entry: entry.name))
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return _STORED.from_json((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, LakeError):
         return ()
 
 
@@ -89,6 +78,5 @@ def write_catalog(paths: LakePaths, entries: Iterable[CatalogEntry]) -> None:
         for entry in read_catalog(paths)
         if entry.name not in present
     }
-    merged = sorted({**dropped, **present}.items())
-    text = json.dumps([asdict(entry) for _, entry in merged], ensure_ascii=False, indent=1)
-    write_atomically(Path(paths.home) / _FILE, text)
+    by_name = sorted({**dropped, **present}.items())
+    write_atomically(Path(paths.home) / _FILE, _STORED.to_json(tuple(entry for _, entry in by_name)))

@@ -15,7 +15,8 @@ import contextlib
 import functools
 import operator
 import time
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -23,23 +24,16 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from pyarrow import compute as pc
 from pyarrow.dataset import FileSystemDataset, ParquetFileFormat  # type: ignore[import-untyped]
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.lake.delta import append_once, committed_version, overwrite_once
+from cdc_pipeline.lake.delta import Commit, append_once, committed_version, overwrite_once
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.faults import damaged_table
-from cdc_pipeline.lake.file_statistics import OPERATORS, list_files, list_own_files
+from cdc_pipeline.lake.file_statistics import OPERATORS, Condition, list_files, list_own_files
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import is_for_delta_rs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.lake.file_statistics import Condition
-    from cdc_pipeline.lake.lake import Lake
 
 _Mode: TypeAlias = Literal["append", "overwrite"]
 _LONGER = "longer than"

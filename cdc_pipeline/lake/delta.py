@@ -15,10 +15,10 @@ import json
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import delta.exceptions
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from cdc_pipeline.lake.delta_log import (
@@ -31,12 +31,8 @@ from cdc_pipeline.lake.delta_log import (
     snapshot_at,
     snapshot_of,
 )
-from cdc_pipeline.spark.few_rows import set_for_small_queries
 from cdc_pipeline.spark.jvm import jvm_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+from cdc_pipeline.spark.small_frames import set_for_small_queries
 
 _CONFLICT = re.compile(
     r"(io\.delta\.exceptions|org\.apache\.spark\.sql\.delta)\.(\w*Concurrent|Metadata|Protocol)\w*Exception"
@@ -203,7 +199,7 @@ def commit_session(
     """A new session whose next MERGE, UPDATE or DELETE is this commit. Use it for one statement.
 
     `whole_files`: MERGE rewrites the files with changed rows, instead of marking these rows in deletion vectors.
-    `small`: the table and the source of the statement are small (`few_rows`).
+    `small`: the table and the source of the statement are small (`small_query`).
     """
     session = spark.newSession()
     if small:

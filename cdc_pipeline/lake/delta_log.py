@@ -11,22 +11,16 @@ import contextlib
 import functools
 import json
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.log_files import commits_newest_first, read_actions, require_intact_log
-from cdc_pipeline.lake.paths import CONTROL_TABLES, is_local_path
+from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths, is_local_path
 from cdc_pipeline.spark.jvm import jvm, jvm_session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
-
 
 _CHECKED: set[str] = set()
 """Paths of the tables whose logs this process has found complete."""

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from cdc_pipeline.errors import LakeError, TerminalError, TransientError
+from cdc_pipeline.errors import CdcError, LakeError, TerminalError, TransientError
 from cdc_pipeline.lake.delta import is_conflict
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.spark.jvm import exit_code
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from cdc_pipeline.errors import CdcError
 
 # Searched in the messages of an exception and of its causes.
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.paths import first_line, hadoop_path
 from cdc_pipeline.spark.jvm import jvm
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def move_folder(spark: SparkSession, source: str, target: str, moves: str) -> None:

@@ -6,15 +6,10 @@ rebuilt from them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata, table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.restored_tables import require_not_restored
-
-if TYPE_CHECKING:
-    from cdc_pipeline.lake.lake import Lake
-
 
 LAKE_FORMAT = 2
 _PROPERTY = "cdc.lake_format"

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.batch_files import find_batch_files
 from cdc_pipeline.lake.delta import TableState, table_state
-from cdc_pipeline.lake.file_statistics import spark_schema
-from cdc_pipeline.lake.paths import CONTROL_TABLES, is_for_delta_rs
-from cdc_pipeline.spark.folded import balanced
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.file_statistics import find_batch_files, spark_schema
+from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths, is_for_delta_rs
+from cdc_pipeline.spark.jvm import balanced
 
 
 @dataclass(frozen=True)

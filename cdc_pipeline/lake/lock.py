@@ -10,17 +10,13 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.spark.private_folder import private_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.spark.process_lock import private_file
 
 _FILE = ".lock"
 WAIT_SECONDS = 600.0

@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cdc_pipeline.errors import LakeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*)")

@@ -10,19 +10,16 @@ import hashlib
 import os
 import re
 import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.jvm import jvm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.mysql.model.table import TableName
 
 # Characters that are invalid or special in a file name (Linux, macOS, Windows, object stores) or a Hadoop path or glob.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f%/\\:*?\"<>|{}\[\]^#]")

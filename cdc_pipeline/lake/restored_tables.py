@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta_log import changes_rows, commits_back, read_commit, require_intact_logs, snapshot_of
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.log_files import commits_newest_first, damaged_log, read_actions
 from cdc_pipeline.lake.paths import is_local_path
 from cdc_pipeline.mysql.model.quoted_names import quoted
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.lake import Lake
 
 
 class RestoredTableError(LakeError):

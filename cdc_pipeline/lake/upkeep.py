@@ -7,16 +7,14 @@ query lists the files of the log.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.delta_log import commit_time_ms, delta_log, log_names, option_of_long, snapshot_of
 from cdc_pipeline.spark.jvm import jvm
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _SMALL_BYTES = 16 * 2**20
 _KEPT_BY_USER = ("delta.logRetentionDuration", "delta.enableExpiredLogCleanup")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from cdc_pipeline.checks.lost_offsets import NO_LOST_OFFSETS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cdc_pipeline.checks.streams import NO_LOST_OFFSETS
 
 QUIET_SECONDS = 600
 """A condition ends when it was not observed for this time, so that one that alternates is reported once."""

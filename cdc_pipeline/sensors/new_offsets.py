@@ -10,25 +10,19 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
-from dagster import DagsterRunStatus, DefaultSensorStatus, RunsFilter
+from dagster import DagsterInstance, DagsterRunStatus, DefaultSensorStatus, RunRecord, RunsFilter
 
 from cdc_pipeline.assets.failures import redact_secrets
 from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.raw import POSITIONS
-from cdc_pipeline.pipeline import PIPELINE_TAG
+from cdc_pipeline.pipeline import PIPELINE_TAG, Pipeline
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dagster import DagsterInstance, RunRecord
-
-    from cdc_pipeline.pipeline import Pipeline
 
 RANGE_TAG, RANGE_ID_TAG = "cdc/range", "cdc/range_id"
 _UNFINISHED = [

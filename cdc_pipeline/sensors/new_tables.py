@@ -10,8 +10,8 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import dagster as dg
@@ -19,13 +19,8 @@ from dagster import DefaultSensorStatus
 from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError, ReloadRepositoryLocationStatus
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.lake.catalog import read_catalog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cdc_pipeline.lake.catalog import CatalogEntry
-    from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog
+from cdc_pipeline.pipeline import Pipeline
 
 WEBSERVER = "CDC_WEBSERVER"
 """Environment variable with the address of Dagster's webserver: host:port or a URL."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -17,25 +18,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import dagster as dg
-from dagster import DagsterRunStatus, DefaultSensorStatus, RunsFilter
+from dagster import DagsterInstance, DagsterRunStatus, DefaultSensorStatus, EventLogEntry, RunsFilter
 
-from cdc_pipeline.checks.balance import BALANCE
-from cdc_pipeline.checks.freshness import FRESH
-from cdc_pipeline.checks.open_transactions import NO_OPEN_TRANSACTIONS
-from cdc_pipeline.checks.rotation import newest_evaluation
+from cdc_pipeline.checks.records import BALANCE
+from cdc_pipeline.checks.results import newest_evaluation
+from cdc_pipeline.checks.streams import FRESH, NO_OPEN_TRANSACTIONS, FreshnessLimits
 from cdc_pipeline.errors import DeclarationError, LakeError, SourceError, TransientError
-from cdc_pipeline.pipeline import PIPELINE_TAG
+from cdc_pipeline.pipeline import PIPELINE_TAG, Pipeline
 from cdc_pipeline.sensors.alerts import Changes, Condition, Known, compare, message, reasons
 from cdc_pipeline.stored_json import StoredJson
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import apprise
-    from dagster import DagsterInstance, EventLogEntry
-
-    from cdc_pipeline.checks.freshness import FreshnessLimits
-    from cdc_pipeline.pipeline import Pipeline
 
 RUN_FAILED = "run_failed"
 _WHOLE = (BALANCE, NO_OPEN_TRANSACTIONS)

@@ -21,7 +21,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cdc_pipeline.sources import codecs
-from cdc_pipeline.spark.built_once import built_once
+from cdc_pipeline.spark.jvm import built_once
 
 _SPACE = " \t\r\n"
 _PREFIX = 64

@@ -6,24 +6,18 @@ are equal. Otherwise it is an error, because one of the two would be lost.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import unquote
 
-from pyspark.sql import Observation
+from pyspark.sql import Column, DataFrame, Observation, Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.sources.compressed_values import may_be_compressed
-from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline.sources.zero_ids import may_have_zero_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from pyspark.sql import Column, DataFrame, Row
+from cdc_pipeline.sources.records import RECORD, may_have_zero_id
 
 _FINGERPRINT = "xxhash64(key, value, key IS NULL, value IS NULL)"
 
@@ -83,8 +77,7 @@ def ranges_and_note(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], dict[str
     by_position = frame.groupBy(*POSITION).agg(
         F.min(F.expr(_FINGERPRINT)).alias("low"),
         F.max(F.expr(_FINGERPRINT)).alias("high"),
-        F.max(may_be_compressed(F.col("value"))).alias("may_be_compressed"),
-        F.max(may_have_zero_id(F.col("value"))).alias("zero_ids"),
+        *_value_conditions(),
     )
     rows = (
         by_position.groupBy("topic", "partition")
@@ -116,11 +109,12 @@ def value_note(found: Mapping[str, Any]) -> dict[str, bool]:
 def observe_values(frame: DataFrame) -> tuple[DataFrame, Observation]:
     """The frame, whose write finds out what `value_note` needs."""
     observation = Observation()
-    conditions = [
-        F.max(may_be_compressed(F.col("value"))).alias("may_be_compressed"),
-        F.max(may_have_zero_id(F.col("value"))).alias("zero_ids"),
-    ]
-    return frame.observe(observation, *conditions), observation
+    return frame.observe(observation, *_value_conditions()), observation
+
+
+def _value_conditions() -> tuple[Column, Column]:
+    value = F.col("value")
+    return F.max(may_be_compressed(value)).alias("may_be_compressed"), F.max(may_have_zero_id(value)).alias("zero_ids")
 
 
 def ranges_and_conditions(

@@ -8,23 +8,25 @@ A note is committed together with its records, so it is the only place that stor
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
+from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.delta import committed_version, table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.log_files import commits_newest_first, read_actions
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
+from cdc_pipeline.sources.source import NoNewRecords, Source
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.paths import LakePaths
-
+SETTLED_AFTER = 1.0
+"""Seconds within which the records of one moment arrive in all partitions of a topic."""
 _COMMIT = ("userMetadata", "unix_millis(timestamp)")
 
 
@@ -113,3 +115,16 @@ def require_decoded_batches(lake: Lake) -> None:
             "tables from the raw records (`cdc-pipeline docs operations removed`)",
             pipeline=paths.pipeline,
         )
+
+
+def unread_topics(source: Source, lake: Lake) -> Collection[str] | None:
+    """The topics of a source with records that the lake lacks, a second after its newest batch; None if that is unknown."""
+    note = newest_note(lake.paths) or newest_note_by_spark(lake)
+    if note is None:
+        return None
+    time.sleep(min(max(note["committed_ms"] / 1000 + SETTLED_AFTER - time.time(), 0), SETTLED_AFTER))
+    try:
+        found = source.find_new_records(note)
+    except (SourceError, TransientError):
+        return None  # the run that reads them reports it
+    return () if isinstance(found, NoNewRecords) else found.topics

@@ -1,4 +1,4 @@
-"""The schema of a Kafka record, which every source returns and `raw_topic_snapshot` stores.
+"""Kafka records: their schema, which every source returns and `raw_topic_snapshot` stores, and records at positions.
 
 One row is one record, byte for byte. Column names and types are those of Spark's Kafka source, except for
 `timestamp_ms`.
@@ -6,8 +6,9 @@ One row is one record, byte for byte. Column names and types are those of Spark'
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -20,8 +21,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
+from cdc_pipeline.positions import BATCH_POSITION, BatchPosition
+from cdc_pipeline.spark.small_frames import small_frame
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -50,3 +51,21 @@ def timestamp_columns(ms: Column) -> dict[str, Column]:
     """The columns `timestamp` and `timestamp_ms` of a record with Kafka's timestamp `ms`."""
     is_time = ms.between(*TIMESTAMP_RANGE_MS)
     return {"timestamp": F.timestamp_millis(F.when(is_time, ms)), "timestamp_ms": F.when(~is_time, ms)}
+
+
+def records_at(records: DataFrame, positions: Iterable[BatchPosition]) -> DataFrame:
+    """The records at these positions. `records` has the columns of `BATCH_POSITION`."""
+    distinct = sorted(set(positions))
+    schema = "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT"
+    wanted = small_frame(records.sparkSession, distinct, schema)
+    in_batches = records.where(F.col("batch_id").isin(sorted({batch_id for batch_id, *_ in distinct})))
+    return in_batches.join(F.broadcast(wanted), list(BATCH_POSITION), "left_semi")
+
+
+def may_have_zero_id(value: Column) -> Column:
+    """Whether a binary value contains `"id":0`, with or without a space, and not `"_tidb"`. Never null.
+
+    TiCDC without the TiDB extension writes such messages, and so do other services (`dialects.senders`).
+    """
+    has_zero = F.contains(value, F.lit(b'"id":0')) | F.contains(value, F.lit(b'"id": 0'))
+    return F.coalesce(has_zero & ~F.contains(value, F.lit(b'"_tidb"')), F.lit(False))

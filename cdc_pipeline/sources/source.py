@@ -7,15 +7,13 @@ A source is an immutable value that holds only its settings. Its progress is sto
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.sources.intake import OffsetSpan
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.sources.intake import OffsetSpan
 
 
 @dataclass(frozen=True, order=True)

@@ -10,12 +10,9 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # The versions that Spark 4.0 supports. It starts on some others but fails later, with unrelated errors.
 SUPPORTED_MAJORS = (17, 21)

@@ -1,15 +1,30 @@
-"""Access to a session's JVM through py4j, for functions that PySpark does not expose."""
+"""What Spark's JVM offers and PySpark does not, through py4j."""
 
 from __future__ import annotations
 
 import contextlib
 import subprocess
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql.classic.column import Column as ClassicColumn
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+_Arguments = ParamSpec("_Arguments")
+_Built = TypeVar("_Built")
+_METRICS_SECONDS = 5.0
+"""The metrics of a finished query arrive later, through Spark's listener bus."""
+_COMMON_PARTS = "spark.sql.subexpressionElimination.enabled"
+_TREE_PATTERNS = {
+    "CURRENT_LIKE": "depends on the current time, user or session",
+    "PLAN_EXPRESSION": "contains a subquery",
+    "PYTHON_UDF": "calls a user-defined function",
+    "SCALA_UDF": "calls a user-defined function",
+}
+"""Members of Catalyst's `TreePattern`."""
 
 
 def jvm(spark: SparkSession) -> Any:
@@ -27,4 +42,88 @@ def exit_code() -> int | None:
     # its connections end shortly before it does
     with contextlib.suppress(subprocess.TimeoutExpired):
         return None if process is None else process.wait(timeout=1)
+    return None
+
+
+def finished_metrics(observation: Observation) -> dict[str, Any] | None:
+    """The metrics of a query that has returned; None if Spark did not run it, as Delta does if the table has its commit."""
+    waiting: Any = observation
+    end = time.monotonic() + _METRICS_SECONDS
+    while not waiting._jo.future().isCompleted():
+        if time.monotonic() > end:
+            return None
+        time.sleep(0.005)
+    metrics: dict[str, Any] = observation.get
+    return metrics
+
+
+def built_once(build: Callable[_Arguments, _Built]) -> Callable[_Arguments, _Built]:
+    """Decorator: caches the results of `build` by its (hashable) arguments, for as long as the Spark context lives.
+
+    For expressions that take hundreds of py4j calls to build.
+    """
+    cache: dict[object, tuple[SparkContext | None, _Built]] = {}
+
+    @wraps(build)
+    def built(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Built:
+        context = SparkContext._active_spark_context
+        key = (args, tuple(sorted(kwargs.items())))
+        if key not in cache or cache[key][0] is not context:
+            cache[key] = (context, build(*args, **kwargs))
+        return cache[key][1]
+
+    return built
+
+
+def balanced(combine: Callable[[Column, Column], Column], columns: Iterable[Column], empty: Column) -> Column:
+    """The columns combined by the associative operator `combine`, as a balanced tree; `empty` if there are none.
+
+    A deep expression would overflow Java's stack.
+    """
+    terms = list(columns)
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2], strict=False)
+        terms = [*(combine(*pair) for pair in pairs), *terms[len(terms) // 2 * 2 :]]
+    return terms[0] if terms else empty
+
+
+def null_on_error(spark: SparkSession, column: Column) -> Column:
+    """The column, NULL in rows where evaluating it fails: overflow, division by zero, invalid cast.
+
+    Spark SQL has this for single functions only (`try_add`). The session must be prepared by `allow_null_on_error`.
+    """
+    java = jvm(spark)
+    expressions = java.org.apache.spark.sql.classic.ExpressionUtils
+    tried = java.org.apache.spark.sql.catalyst.expressions.TryEval(expressions.expression(column._jc))
+    return ClassicColumn(expressions.column(tried))
+
+
+def allow_null_on_error(session: SparkSession) -> SparkSession:
+    """Prepares the session for `null_on_error` and returns it.
+
+    Disables the elimination of common subexpressions, which Spark would evaluate outside `TryEval`.
+    """
+    session.conf.set(_COMMON_PARTS, "false")
+    return session
+
+
+def nondeterminism(projection: DataFrame) -> str | None:
+    """Why the columns of `select` over a frame without a query are not functions of their row; None if they are.
+
+    Analyzes the query and starts no Spark job. Raises Py4JError if a constant in it cannot be evaluated.
+    """
+    java = jvm(projection.sparkSession)
+    catalyst = java.org.apache.spark.sql.catalyst
+    # a function may be defined by others
+    plan = catalyst.optimizer.ReplaceExpressions.apply(projection._jdf.queryExecution().analyzed())
+    if plan.nodeName() != "Project" or not plan.child().children().isEmpty():
+        return "is an aggregate, a window function or a generator"
+    if not plan.deterministic():
+        return "is not deterministic"
+    for pattern, reason in _TREE_PATTERNS.items():
+        if plan.containsPattern(catalyst.trees.TreePattern.withName(pattern)):
+            return reason
+    # this rule replaces casts such as to_date('today')
+    if not catalyst.optimizer.SpecialDatetimeValues.apply(plan).equals(plan):
+        return "depends on the current time"
     return None

@@ -10,28 +10,16 @@ import contextlib
 import functools
 import os
 import re
-import shlex
-import sys
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr, field_validator
+from pyspark.sql import SparkSession
 
-from cdc_pipeline.errors import SECRET_SETTINGS, TransientError
+from cdc_pipeline.errors import SECRET_SETTINGS
 from cdc_pipeline.spark.jars import jar_excludes, jar_packages, spark_home
-from cdc_pipeline.spark.java import require_java
-from cdc_pipeline.spark.jvm import jvm
-from cdc_pipeline.spark.process_lock import process_lock, report_progress
-from cdc_pipeline.spark.start_cache import JAVA_VARIABLES, StartCache
-from cdc_pipeline.spark.submit_settings import settings_options
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from pyspark.sql import SparkSession
+from cdc_pipeline.spark.start import JAVA_VARIABLES, start_session
 
 _UTC_OPTION = "-Duser.timezone=UTC"
 _COLLECTOR_OPTION = re.compile(r"-XX:[+-]Use\w+GC\b")
@@ -125,9 +113,6 @@ def _log_cache_size(heap: int) -> int:
     return max(heap // 8, 100)
 
 
-_STARTING = "starting Spark, fetching its jars if they are not cached yet"
-
-
 class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
     """The Spark session and its settings. Runs in local mode by default; a cluster needs other settings only."""
 
@@ -190,7 +175,7 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
         until about its fifth batch.
         """
         if self._session is None:
-            self._session = _start_session(self.session_settings(short_lived=short_lived))
+            self._session = start_session(self.session_settings(short_lived=short_lived))
         return self._session
 
 
@@ -201,83 +186,3 @@ def own_spark() -> SparkLakehouse:
         master=os.environ.get("CDC_SPARK_MASTER", "local[*]"),
         driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g"),
     )
-
-
-def _start_session(settings: dict[str, str]) -> SparkSession:
-    from pyspark.sql import SparkSession as Session
-
-    java = require_java()
-    # without it, workers use the first python3 on PATH instead of this environment's
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if Session.getActiveSession() is not None:
-        session: SparkSession = LazyPySparkResource(spark_config=settings).spark_session
-    else:
-        cache = StartCache.find(settings, java)
-        used = settings if cache is None else cache.to_settings()
-        # two processes that fill an empty Ivy cache at the same time corrupt each other's files
-        lock = process_lock("jars") if "spark.jars.packages" in used else contextlib.nullcontext()
-        with _stderr_in_file() as log, report_progress(_STARTING), lock:
-            try:
-                _start_jvm(used)
-                session = LazyPySparkResource(spark_config=used).spark_session
-            except Exception as error:
-                raise TransientError(f"Spark did not start: {_error_line(log)} (whole log: {log})") from error
-        # the log has no errors; the space of the open file is freed when the JVM ends
-        with contextlib.suppress(OSError):
-            log.unlink()
-        if cache is not None:
-            cache.store_jars(session)
-    session.sparkContext.setLogLevel("ERROR")
-    _cache_java_classes(session)
-    return session
-
-
-def _start_jvm(settings: Mapping[str, str]) -> None:
-    """Starts the process's JVM, if it has none, as PySpark does, but passes the settings in a file: they may be secrets."""
-    from pyspark import SparkContext
-
-    previous = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return
-    with settings_options(settings, Path(tempfile.gettempdir()), previous or "") as options:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{shlex.join(options)} {previous or 'pyspark-shell'}"
-        try:
-            SparkContext._ensure_initialized()
-        finally:
-            if previous is None:
-                del os.environ["PYSPARK_SUBMIT_ARGS"]
-            else:
-                os.environ["PYSPARK_SUBMIT_ARGS"] = previous
-
-
-def _cache_java_classes(session: SparkSession) -> None:
-    """Caches the Java classes that PySpark resolves for each column function.
-
-    Without it py4j searches a dozen packages each time, for up to a millisecond, thousands of times in a run.
-    """
-    view = jvm(session)
-    for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils"):
-        setattr(view, name, getattr(view, name))
-
-
-@contextlib.contextmanager
-def _stderr_in_file() -> Iterator[Path]:
-    """Redirects stderr, which a JVM started within the context inherits, to a file: Ivy and Spark fill it with noise."""
-    descriptor, name = tempfile.mkstemp(prefix="cdc_pipeline-spark-", suffix=".log")
-    sys.stderr.flush()
-    original = os.dup(2)
-    os.dup2(descriptor, 2)
-    try:
-        yield Path(name)
-    finally:
-        sys.stderr.flush()
-        os.dup2(original, 2)
-        os.close(original)
-        os.close(descriptor)
-
-
-def _error_line(log: Path) -> str:
-    """The first line of the JVM's output that reports an error, else its first line."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "not found" in line or "Exception" in line or "Error" in line]
-    return (errors or lines or ["it wrote nothing"])[0]

@@ -1,24 +1,40 @@
-"""Parses the Spark SQL expressions of computed columns, without a JVM. `spark.determinism` checks what they compute.
+"""Parses the Spark SQL expressions and type names of a pipeline's YAML file, without a JVM.
 
 An expression keeps its text. Only its column names are replaced to evaluate it, so Spark evaluates what the user wrote.
+`jvm.nondeterminism` checks what it computes.
 """
 
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from sqlglot.tokenizer_core import Token
+from cdc_pipeline.mysql.types.spark_types import MAX_DECIMAL_DIGITS
 
 _REFUSED = (exp.Query, exp.Star, exp.Alias, exp.Aliases, exp.Placeholder, exp.Parameter, exp.SessionParameter)
 _EXPECTED = "expected one such as price * quantity, of columns of the row"
@@ -131,3 +147,30 @@ def _reference(text: str, column: exp.Column) -> Reference:
 def _message(error: SqlglotError) -> str:
     """The error's message without its excerpt of the text, which has terminal colors."""
     return str(error).split("\n")[0].split(". Line ")[0].rstrip(".")
+
+
+_KINDS: tuple[type[DataType], ...] = (
+    *(BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType),
+    *(StringType, BinaryType, DateType, TimestampType, TimestampNTZType),
+)
+_TYPES = {name: kind() for kind in _KINDS for name in (kind.typeName(), kind().simpleString())}
+_DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_ARRAY = re.compile(r"array\s*<\s*(.+)\s*>", re.DOTALL)
+_EXPECTED_TYPES = (
+    "boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz, "
+    "or array<…> of one"
+)
+
+
+def parse_spark_type(text: str) -> DataType:
+    """The type of a case-insensitive name. Raises ValueError if it is unknown or not allowed for a column."""
+    name = text.strip().lower()
+    if array := _ARRAY.fullmatch(name):
+        return ArrayType(parse_spark_type(array[1]))
+    if digits := _DECIMAL.fullmatch(name):
+        precision, scale = int(digits[1]), int(digits[2] or 0)
+        if scale <= precision and 0 < precision <= MAX_DECIMAL_DIGITS:
+            return DecimalType(precision, scale)
+    elif name in _TYPES:
+        return _TYPES[name]
+    raise ValueError(f"{text!r} is not a Spark SQL type for a column; expected {_EXPECTED_TYPES}")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pyspark import inheritable_thread_target
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
 
 _ItemT = TypeVar("_ItemT")
 _ResultT = TypeVar("_ResultT")

@@ -18,7 +18,7 @@ from cdc_pipeline.assets import follower as module
 from cdc_pipeline.assets.asset_events import AssetEvents
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.follower import MOST_ATTEMPTS, Follower, FollowLimits, return_free_memory
-from cdc_pipeline.checks.freshness import NO_LIMITS
+from cdc_pipeline.checks.streams import NO_LIMITS
 from cdc_pipeline.errors import TerminalError, TransientError
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords

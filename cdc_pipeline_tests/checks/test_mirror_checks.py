@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator  # noqa: TC003  # Dagster reads the annotations of the functions it decorates
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from cdc_pipeline.checks.contract import contract_result, validate_table
-from cdc_pipeline.checks.ddl_applied import ddl_applied_result, no_gaps_result
-from cdc_pipeline.checks.dead_letters import dead_letters_result
-from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
-from cdc_pipeline.checks.rotation import WRONG_TABLES, next_in_rotation, previously_failed_tables
-from cdc_pipeline.checks.schema_matches_ddl import ddl_differences, delta_differences
+from cdc_pipeline.checks.cuts import ddl_applied_result, no_gaps_result
+from cdc_pipeline.checks.mirrors import KeysToCheck, ddl_differences, delta_differences, keys_hold_result
+from cdc_pipeline.checks.records import dead_letters_result
+from cdc_pipeline.checks.results import WRONG_TABLES, next_in_rotation, previously_failed_tables
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths

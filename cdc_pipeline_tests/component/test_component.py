@@ -21,8 +21,8 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
+from cdc_pipeline.sources.kafka.positions import Start, TopicSelection
 from cdc_pipeline.sources.kafka.source import KafkaTopics
-from cdc_pipeline.sources.kafka.topic_selection import Start, TopicSelection
 from cdc_pipeline.sources.storage.source import TicdcStorage
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ import pandera.pyspark as pa
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.rules import Rule, model_rules
+from cdc_pipeline.contracts.rules import Rule, failed_rules, find_breaches, model_rules
 from cdc_pipeline.contracts.tables import TABLES
-from cdc_pipeline.contracts.validation import failed_rules, find_breaches
-from cdc_pipeline.dialects.registry import DIALECTS
+from cdc_pipeline.dialects.traits import DIALECTS
 from cdc_pipeline_tests.contracts.cases import CASES, Cases, Fields, Model, frame_of
 from cdc_pipeline_tests.contracts.sent_cases import SENT_CASES, SENT_OF
 

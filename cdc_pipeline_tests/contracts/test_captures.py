@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.validation import find_breaches
+from cdc_pipeline.contracts.rules import find_breaches
 from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS, decode_with_reasons
 from cdc_pipeline.dialects.senders import with_senders
 from cdc_pipeline.dialects.shapes import complete_messages

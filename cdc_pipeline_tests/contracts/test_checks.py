@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.checks import ContractError, check_text, rule
-from cdc_pipeline.contracts.rules import model_rules
-from cdc_pipeline.contracts.validation import failed_rules
+from cdc_pipeline.contracts.rules import failed_rules, model_rules
 from cdc_pipeline_tests.contracts.cases import frame_of
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.rules import Breach, failed_rules, find_breaches
 from cdc_pipeline.contracts.tables import DeadLetter, WatermarkRow
-from cdc_pipeline.contracts.validation import Breach, failed_rules, find_breaches
 from cdc_pipeline_tests.contracts.cases import ES, TSO, frame_of
 
 if TYPE_CHECKING:

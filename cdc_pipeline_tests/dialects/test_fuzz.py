@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.rules import find_breaches
 from cdc_pipeline.contracts.tables import TABLES
-from cdc_pipeline.contracts.validation import find_breaches
 from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.decode import EXPECTATIONS, decode, decode_with_reasons
 from cdc_pipeline.dialects.decoded_tables import decode_batches
@@ -28,7 +28,7 @@ from cdc_pipeline.dialects.unified import DEAD, EMPTY, KINDS, OTHER_DDL, ROW, XA
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-from cdc_pipeline.sources.capture_files.new_files import ingest_new_files
+from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline_tests.support.messages import EPOCH_MS, record_line, tso, watermark
 

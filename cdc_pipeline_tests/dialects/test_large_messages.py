@@ -26,7 +26,7 @@ from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.sources.capture_files.new_files import ingest_new_files
+from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline_tests.support.captures import capture_lines
 from cdc_pipeline_tests.support.dialect_cases import raw
 from cdc_pipeline_tests.support.lakes.pipelines import ingest

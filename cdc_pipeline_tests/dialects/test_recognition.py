@@ -10,7 +10,7 @@ from cdc_pipeline.contracts.rules import model_rules, rejecting_rules
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import EXPECTATIONS, decode_with_reasons
 from cdc_pipeline.dialects.envelope import JSON_RULES
-from cdc_pipeline.dialects.registry import DIALECTS
+from cdc_pipeline.dialects.traits import DIALECTS
 from cdc_pipeline_tests.support.dialect_cases import Columns, by_name, changed, raw, without
 from cdc_pipeline_tests.support.messages import canal, canal_ddl, dataworks, ddl, row, watermark
 

@@ -15,7 +15,7 @@ from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.dialects.senders import unnumbered_topics
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.sources.capture_files.new_files import ingest_new_files
+from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline_tests.support.dialect_cases import raw
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, dataworks, row
 

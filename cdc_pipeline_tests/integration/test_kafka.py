@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # the package is typed, but has no __all__
 
 from cdc_pipeline.checks.contract import validate_table
-from cdc_pipeline.checks.lost_offsets import lost_offsets_result
+from cdc_pipeline.checks.streams import lost_offsets_result
 from cdc_pipeline.cli.declared import DeclaredPipeline
 from cdc_pipeline.cli.doctor import Finding, examine
 from cdc_pipeline.component.component import CdcPipeline
@@ -28,8 +28,8 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
+from cdc_pipeline.sources.kafka.positions import Start, TopicSelection
 from cdc_pipeline.sources.kafka.source import KafkaTopics
-from cdc_pipeline.sources.kafka.topic_selection import Start, TopicSelection
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker

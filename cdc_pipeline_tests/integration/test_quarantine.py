@@ -11,7 +11,7 @@ from unittest.mock import patch
 import dagster as dg
 import pytest
 
-from cdc_pipeline.checks.ddl_applied import no_gaps_result
+from cdc_pipeline.checks.cuts import no_gaps_result
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake

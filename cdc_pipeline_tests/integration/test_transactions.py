@@ -10,15 +10,15 @@ import pytest
 from confluent_kafka import Producer
 
 from cdc_pipeline.assets.raw import raw_asset
-from cdc_pipeline.checks.open_transactions import open_transactions_result
+from cdc_pipeline.checks.streams import open_transactions_result
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import OWN_SPARK, Pipeline
 from cdc_pipeline.sources.kafka.broker import Broker, BrokerPartition
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
+from cdc_pipeline.sources.kafka.positions import TopicSelection
 from cdc_pipeline.sources.kafka.source import KafkaTopics
-from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, OpenTransaction, RunContext
 from cdc_pipeline.spark.session import SparkLakehouse

@@ -13,8 +13,8 @@ import dagster as dg
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
-from cdc_pipeline.checks.freshness import NO_LIMITS, FreshnessLimits
-from cdc_pipeline.component.notify_field import EVENTS
+from cdc_pipeline.checks.streams import NO_LIMITS, FreshnessLimits
+from cdc_pipeline.component.run_fields import EVENTS
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors import notifications

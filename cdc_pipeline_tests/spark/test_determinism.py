@@ -9,8 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column
 
-from cdc_pipeline.spark.determinism import nondeterminism
-from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline.spark.jvm import jvm, nondeterminism
 from cdc_pipeline.spark.sql_expressions import parse_spark_expression
 
 if TYPE_CHECKING:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import subprocess
 import sys
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdc_pipeline.spark.jvm import balanced
 
 _RUN = """
 import threading
@@ -38,3 +43,10 @@ def test_the_end_of_the_jvm_is_reported_with_what_to_do() -> None:
         assert "the next run continues" in line
         assert "CDC_DRIVER_MEMORY" in line
     assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 4096])
+def test_each_column_counts_once(count: int, spark: SparkSession) -> None:
+    row = spark.range(1).select(balanced(operator.add, map(F.lit, range(1, count + 1)), F.lit(0)).alias("sum")).first()
+    assert row is not None
+    assert row["sum"] == sum(range(count + 1))

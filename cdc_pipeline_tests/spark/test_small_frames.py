@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from cdc_pipeline.spark.small_frames import small_frame
+from cdc_pipeline.lake.delta import Commit, commit_session
+from cdc_pipeline.spark.small_frames import MAX_SMALL_ROWS, small_frame, small_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 _NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, timezone.utc)
 _CASES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
@@ -58,3 +61,48 @@ def test_rows_are_in_the_plan_itself(spark: SparkSession) -> None:
 def test_a_value_of_another_type_is_refused(row: tuple[Any, ...], spark: SparkSession) -> None:
     with pytest.raises((ValueError, TypeError)):
         small_frame(spark, [row], "a INT, b INT")
+
+
+_USUAL = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.shuffle.partitions": "7",
+}
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> SparkSession:
+    """A session with its own settings that compiles its queries."""
+    own = spark.newSession()
+    for name, value in _USUAL.items():
+        own.conf.set(name, value)
+    return own
+
+
+def _is_compiled(session: SparkSession) -> bool:
+    plan = session.range(10).selectExpr("id + 1 AS n")._jdf.queryExecution().executedPlan().toString()
+    return "*(1)" in plan
+
+
+def test_queries_over_few_rows_are_interpreted(session: SparkSession) -> None:
+    assert _is_compiled(session)
+    with small_query(session, MAX_SMALL_ROWS):
+        assert not _is_compiled(session)
+    assert _is_compiled(session)
+    assert {name: session.conf.get(name) for name in _USUAL} == _USUAL
+
+
+def test_an_error_leaves_the_session_as_it_was(session: SparkSession) -> None:
+    with suppress(KeyError), small_query(session, 0):
+        raise KeyError
+    assert _is_compiled(session)
+
+
+def test_queries_over_many_rows_are_compiled(session: SparkSession) -> None:
+    with small_query(session, MAX_SMALL_ROWS + 1):
+        assert _is_compiled(session)
+
+
+def test_a_commit_on_few_rows_is_interpreted(spark: SparkSession) -> None:
+    assert not _is_compiled(commit_session(spark, Commit("a", 1, {}), small=True))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc_pipeline.spark.sql_expressions import SparkExpressionError, parse_spark_expression
-from cdc_pipeline.spark.sql_types import parse_spark_type
+from cdc_pipeline.spark.sql_expressions import SparkExpressionError, parse_spark_expression, parse_spark_type
 
 # text → its column names
 _TAKEN: dict[str, tuple[str, ...]] = {

@@ -14,7 +14,7 @@ import pytest
 
 from cdc_pipeline.spark.java import JavaHome
 from cdc_pipeline.spark.session import SparkLakehouse
-from cdc_pipeline.spark.start_cache import StartCache
+from cdc_pipeline.spark.start import StartCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.spark.jvm import jvm
-from cdc_pipeline.spark.submit_settings import properties_text, settings_options
+from cdc_pipeline.spark.start import properties_text, settings_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

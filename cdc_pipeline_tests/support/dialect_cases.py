@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from cdc_pipeline.contracts.rules import model_rules, rejecting_rules
 from cdc_pipeline.dialects.decode import EXPECTATIONS, decode_with_reasons
 from cdc_pipeline.dialects.envelope import JSON_RULES, PATHS, parse_records
-from cdc_pipeline.dialects.registry import DIALECTS
+from cdc_pipeline.dialects.traits import DIALECTS
 from cdc_pipeline.sources.records import RECORD
 
 if TYPE_CHECKING:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cdc_pipeline.lake.control_tables import newest_version, read_rows
-
-if TYPE_CHECKING:
-    from cdc_pipeline.lake.lake import Lake
-
+from cdc_pipeline.lake.lake import Lake
 
 BATCHES_SCHEMA = (
     "batch_id BIGINT, run_id STRING, decoded_at TIMESTAMP, "

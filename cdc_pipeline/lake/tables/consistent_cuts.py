@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cdc_pipeline.lake.control_tables import append_rows, newest_version, read_rows
 from cdc_pipeline.lake.delta import Commit
+from cdc_pipeline.lake.file_statistics import Condition
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.spark.small_frames import small_table, struct_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cdc_pipeline.lake.file_statistics import Condition
-    from cdc_pipeline.lake.lake import Lake
 
 CUTS = "consistent_cuts"
 _MIRROR = (

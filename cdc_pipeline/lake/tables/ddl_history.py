@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.control_tables import file_maxima
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import is_for_delta_rs
 from cdc_pipeline.spark.small_frames import struct_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.lake.lake import Lake
 
 # Decoding writes PENDING, a cut writes the others. PENDING is the last in alphabetical order, see `may_have_statements`.
 PENDING = "pending"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_OF_CHANGE, SourceTableName
-from cdc_pipeline.spark.folded import balanced
+from cdc_pipeline.spark.jvm import balanced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -39,7 +39,7 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
-from cdc_pipeline.spark.few_rows import small_query
+from cdc_pipeline.spark.small_frames import small_query
 from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:

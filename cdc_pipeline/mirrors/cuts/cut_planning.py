@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.claims import read_claims
-from cdc_pipeline.dialects.releases import read_raw_batches
+from cdc_pipeline.dialects.contents import read_raw_batches
 from cdc_pipeline.lake.tables.batches import read_change_span
 from cdc_pipeline.lake.tables.ddl_history import may_have_statements
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection

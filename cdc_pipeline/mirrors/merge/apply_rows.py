@@ -24,8 +24,8 @@ from cdc_pipeline.mirrors.merge.merge_rows import (
 from cdc_pipeline.mirrors.merge.row_findings import row_findings
 from cdc_pipeline.mirrors.merge.typed_rows import RowEncoding, Target, typed_rows, with_generated
 from cdc_pipeline.mirrors.model.masks import NULL
-from cdc_pipeline.spark.few_rows import is_small
-from cdc_pipeline.spark.null_on_error import allow_null_on_error
+from cdc_pipeline.spark.jvm import allow_null_on_error
+from cdc_pipeline.spark.small_frames import is_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ SMALL_MIRROR = 4 * 2**20
 A deletion vector costs one more pass and one more file per merge, which is more expensive than rewriting a few MB.
 """
 TINY_MIRROR = 2**20
-"""Mirror size in bytes up to which a merge is a small query (`few_rows`): about ten thousand narrow rows."""
+"""Mirror size in bytes up to which a merge is a small query (`small_query`): about ten thousand narrow rows."""
 _DEAD_LETTERS, _ROWS = 0, 1
 """Parts of the step's commits."""
 

@@ -22,8 +22,7 @@ from pyspark.sql.types import StructField, StructType
 from cdc_pipeline.lake.delta import commit_session
 from cdc_pipeline.mirrors.model.steps import final_states
 from cdc_pipeline.mysql.model.quoted_names import quoted
-from cdc_pipeline.spark.determinism import nondeterminism
-from cdc_pipeline.spark.null_on_error import allow_null_on_error, null_on_error
+from cdc_pipeline.spark.jvm import allow_null_on_error, nondeterminism, null_on_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -18,7 +18,7 @@ from cdc_pipeline.mysql.types.damaged_text import damaged_text
 from cdc_pipeline.mysql.types.local_times import ambiguous_columns
 from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date
 from cdc_pipeline.mysql.types.wire_values import typed_cell
-from cdc_pipeline.spark.folded import balanced
+from cdc_pipeline.spark.jvm import balanced
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.spark.sql_expressions import SparkExpression, parse_spark_expression
-from cdc_pipeline.spark.sql_types import parse_spark_type
+from cdc_pipeline.spark.sql_expressions import SparkExpression, parse_spark_expression, parse_spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

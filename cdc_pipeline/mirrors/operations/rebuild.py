@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.claims import CLAIMS
+from cdc_pipeline.dialects.contents import RELEASES
 from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES, decode_batches
-from cdc_pipeline.dialects.releases import RELEASES
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once, table_state
@@ -171,7 +171,7 @@ class Rebuilder:
     ) -> Iterator[RebuiltTables]:
         """Rebuilds tables in a scratch lake, which exists until the `with` block ends. The lake itself stays the same.
 
-        `releases` are applied in place of the lake's own (`dialects.releases`), without patterns only. Raises as `rebuild`.
+        `releases` are applied in place of the lake's own (`dialects.contents`), without patterns only. Raises as `rebuild`.
         """
         # chosen tables cannot replace what a cut has begun in the others
         abandoned = self.finish_begun_cut(abandon=not patterns)

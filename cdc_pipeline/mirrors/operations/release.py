@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import CLAIM_RULE
-from cdc_pipeline.dialects.contents import with_decompressed
+from cdc_pipeline.dialects.contents import RELEASES, read_releases, with_decompressed, with_replacements
 from cdc_pipeline.dialects.decode import decode_with_reasons
-from cdc_pipeline.dialects.releases import RELEASES, read_releases, with_replacements
 from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
 from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError

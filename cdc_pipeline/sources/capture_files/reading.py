@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import json
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_unpaired_surrogate, with_end_mark
@@ -25,11 +25,6 @@ from cdc_pipeline.lake.paths import escape_glob
 from cdc_pipeline.sources.codecs import MAX_VALUE_BYTES
 from cdc_pipeline.sources.records import RECORD, timestamp_columns
 from cdc_pipeline.sources.source import SourceFile
-
-if TYPE_CHECKING:
-    import io
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _LINE_SCHEMA = (
     "topic STRING, partition INT, offset BIGINT, ts BIGINT, key STRING, key_base64 STRING, payload STRING, "

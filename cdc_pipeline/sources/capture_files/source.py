@@ -1,19 +1,155 @@
-"""The source `capture_files`: a folder of files with one record per line."""
+"""The source `capture_files`: a folder of files with one record per line. A run ingests the new ones as one batch."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cdc_pipeline.sources.capture_files.new_files import ingest_new_files, listing_digest
-from cdc_pipeline.sources.capture_files.reading import list_folder
-from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cdc_pipeline.errors import LakeError, SourceError
+from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.faults import to_lake_error
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import first_line
+from cdc_pipeline.sources.capture_files.reading import (
+    MAX_LINE_BYTES,
+    FolderListing,
+    damaged_gzip,
+    list_folder,
+    overlong_line,
+    records,
+)
+from cdc_pipeline.sources.intake import (
+    OffsetRange,
+    distinct_records,
+    has_records_in,
+    new_records,
+    offset_ranges,
+    ranges_and_note,
+    require_readable,
+)
+from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id
+from cdc_pipeline.sources.records import NEW_COLUMNS
+from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext, SourceFile, digest
+from cdc_pipeline.spark.small_frames import small_query
 
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.sources.source import RunContext
+_SHORT_LINE = 200
+"""Bytes per line that most records exceed; gives an upper estimate of a file's records."""
+_GZIP_RATIO = 20
+"""Upper estimate of a text's compression ratio."""
+
+
+def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
+    """Appends the records of `folder` that the lake does not have, as one batch.
+
+    The commit's note lists run, files and offsets, so a killed run cannot split records and progress. Raises SourceError if
+    the folder or a file is invalid, LakeError if the lake cannot be written. The lake is then unchanged.
+    """
+    lake.paths.require_writable(lake.spark)
+    listing = list_folder(folder)
+    before = newest_batch(lake)
+    new = _new_files(lake, listing)
+    if not new:
+        if before == 0:
+            raise SourceError(
+                f"the capture folder {folder!r} has no records. Expected are files *.jsonl or *.jsonl.gz, in which each "
+                f"line is one record as kcat -C -J prints it{_skipped(listing)}"
+            )
+        return Intake((), (), (), 0, listing.skipped)
+    if (found := overlong_line(new)) is not None:
+        name, number = found
+        raise SourceError(
+            f"line {number} of {name} in {folder!r} is longer than {MAX_LINE_BYTES} bytes. Each line must be one record as "
+            "kcat -C -J prints it. Nothing was ingested"
+        )
+    with small_query(lake.spark, _max_records(new)):
+        frame = records(lake.spark, new).persist()  # plans the query
+        try:
+            records_to_append, ranges, values = _read(lake, frame, folder, new, exists=before > 0)
+            note = {
+                "batch": before + 1,
+                "run_id": run_id,
+                "files": [[file.path, file.size, file.modified_ms] for file in new],
+                "listing": listing_digest(listing),
+                **values,
+                "offsets": [[span.topic, span.partition, span.first, span.last, span.records] for span in ranges],
+            }
+            batch = records_to_append.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
+            commit = Commit(raw_app_id(lake.paths), before + 1, note)
+            append_once(batch, lake.paths.table("raw_topic_snapshot"), commit, **NEW_COLUMNS)
+        finally:
+            frame.unpersist()
+    return Intake((before + 1,), new, ranges, sum(span.records for span in ranges), listing.skipped)
+
+
+def _max_records(files: tuple[SourceFile, ...]) -> int:
+    """An upper estimate of the number of records in the files."""
+    return sum(file.size * (_GZIP_RATIO if file.path.endswith(".gz") else 1) for file in files) // _SHORT_LINE
+
+
+def listing_digest(listing: FolderListing) -> str:
+    """A hash of the files' paths, sizes and times: equal while the folder is unchanged."""
+    return digest(*(f"{file.path} {file.size} {file.modified_ms}" for file in listing.files))
+
+
+def _new_files(lake: Lake, listing: FolderListing) -> tuple[SourceFile, ...]:
+    """Files that no decoded batch has read with this size and time. A file that has grown is read again as a whole."""
+    batches = read_rows(lake, "batches", columns=["files"])
+    known = {SourceFile(**file) for batch in batches for file in batch["files"]}
+    return tuple(file for file in listing.files if file not in known)
+
+
+def _read(
+    lake: Lake,
+    frame: DataFrame,
+    folder: str,
+    files: tuple[SourceFile, ...],
+    *,
+    exists: bool,
+) -> tuple[DataFrame, tuple[OffsetRange, ...], dict[str, bool]]:
+    """`_new_records`, with Spark's errors converted to SourceError or TransientError. Reads all files into the cache."""
+    try:
+        return _new_records(lake, frame, folder, exists=exists)
+    except (PySparkException, Py4JJavaError) as error:
+        # a damaged table would be a file of the folder
+        if (fault := to_lake_error(error)) is not None and not isinstance(fault, LakeError):
+            raise fault from error
+        if name := damaged_gzip(files):
+            raise SourceError(
+                f"{name} in {folder!r} is truncated or damaged: it is not complete gzip data. Nothing was ingested"
+            ) from error
+        raise SourceError(f"the files of {folder!r} cannot be read: {first_line(error)}") from error
+
+
+def _new_records(
+    lake: Lake, frame: DataFrame, folder: str, *, exists: bool
+) -> tuple[DataFrame, tuple[OffsetRange, ...], dict[str, bool]]:
+    """The records that the lake does not have, their ranges, and the fields of the note (`intake.ranges_and_note`).
+
+    `exists`: whether `raw_topic_snapshot` exists.
+    """
+    require_readable(frame, f"the capture folder {folder!r}")
+    ranges, values = ranges_and_note(frame)
+    distinct = distinct_records(frame)
+    if not exists or not ranges:
+        return distinct, ranges, values
+    raw = lake.read("raw_topic_snapshot")
+    if not has_records_in(raw, ranges):
+        return distinct, ranges, values
+    new = new_records(distinct, raw, ranges)
+    return new, offset_ranges(new), values
+
+
+def _skipped(listing: FolderListing) -> str:
+    if not listing.skipped:
+        return ""
+    return f". Skipped files, whose first line is not a record: {', '.join(listing.skipped)}"
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import contextlib
 import re
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -28,11 +29,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from cdc_pipeline.errors import SourceError, TransientError, redact
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from cdc_pipeline.sources.kafka.client_settings import ClientSettings
+from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 
 TIMEOUT_SECONDS = 15.0
 """Timeout of a request, in seconds. Dagster's timeout of a sensor is 60 s."""

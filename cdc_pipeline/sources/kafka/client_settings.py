@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.secret_text import is_secret, jaas_escaped, secret_forms
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _FIELDS = {
     "protocol": ("security.protocol", "security.protocol", None),

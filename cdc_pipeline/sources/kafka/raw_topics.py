@@ -6,11 +6,13 @@ import functools
 import json
 import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError, redact
@@ -21,25 +23,20 @@ from cdc_pipeline.lake.delta import (
     is_conflict,
     own_rows,
 )
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.sources.intake import observe_values, value_note
+from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
+from cdc_pipeline.sources.kafka.reading_plan import PlannedRange
 from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark, raw_app_id
 from cdc_pipeline.sources.records import HEADERS, NEW_COLUMNS, RECORD, timestamp_columns
-from cdc_pipeline.spark.few_rows import is_small, small_query
-from cdc_pipeline.spark.observations import finished_metrics
-from cdc_pipeline.spark.small_frames import small_frame
+from cdc_pipeline.sources.source import RunContext
+from cdc_pipeline.spark.jvm import finished_metrics
+from cdc_pipeline.spark.small_frames import is_small, small_frame, small_query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.sources.kafka.broker import Broker
-    from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-    from cdc_pipeline.sources.kafka.reading_plan import PlannedRange
-    from cdc_pipeline.sources.source import RunContext
 
 _PLAIN = "topic STRING, `partition` INT, `offset` BIGINT, ms BIGINT, key BINARY, value BINARY"
 _GROUP_PREFIX = "spark-kafka-relation"

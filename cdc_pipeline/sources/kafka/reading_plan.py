@@ -6,19 +6,16 @@ partition, expected and actual offset, and the setting with which to continue.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.sources.kafka.positions import Positions
+from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, TopicSelection
 from cdc_pipeline.sources.source import OpenTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Set
-
     from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
-    from cdc_pipeline.sources.kafka.positions import TopicPartition
-    from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
 
 
 LostOffsets: TypeAlias = tuple[str, int, int, int]

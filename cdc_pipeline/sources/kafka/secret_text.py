@@ -5,13 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
 from cdc_pipeline.errors import SECRET_SETTINGS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 HIDDEN = "***"
 _MIN_LINE = 16

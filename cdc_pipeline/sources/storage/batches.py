@@ -1,24 +1,129 @@
-"""Selects the files of a listing that must be read, and splits them into batches."""
+"""The files of a folder that the lake has and those that must be read, split into batches."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from delta.tables import DeltaTable
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.sources.storage.layout import FILE
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.tables.batches import last_decoded_batch
+from cdc_pipeline.sources.raw_batches import newest_batch
+from cdc_pipeline.sources.storage.layout import FILE, StorageFile
 from cdc_pipeline.sources.storage.reading import blocks_by_path, read_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.sources.storage.layout import StorageFile
-    from cdc_pipeline.sources.storage.progress import Progress
 
 MAX_FILES = 5000
 """Maximum number of files per batch: the commit's note contains their names, and Spark lists each of them."""
+_RECENT_COMMITS = 100
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """A file when it was last read."""
+
+    size: int
+    """-1 if it is unknown, because the batch's note is gone."""
+    modified_ms: int
+    batch_id: int
+    """The newest batch that lists the file."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The part of a folder that the lake contains."""
+
+    batch_id: int
+    """The newest batch; 0 before the first."""
+    next_offset: int
+    checkpoint: int | None
+    """TSO of the newest ingested checkpoint."""
+    without_tso: bool
+    """Whether a row has been read that has only the millisecond of its commit and no TSO."""
+    files: Mapping[str, KnownFile]
+    """By path relative to the root."""
+    other_topics: frozenset[str] = frozenset()
+    """Topics of the lake's records from another source, or from before the topic got another name."""
+
+
+def read_progress(lake: Lake, topic: str) -> Progress:
+    """The lake's progress in the folder whose records have this topic.
+
+    The note of a batch is committed with its records, and decoding copies its files into the table `batches`. Together, the
+    notes of batches that are not decoded and `batches` list all ingested files, even after a killed run.
+    """
+    newest = newest_batch(lake)
+    if newest == 0:
+        return Progress(0, 0, None, False, {})
+    decoded = last_decoded_batch(lake)
+    notes = _notes(lake, min(decoded, newest - 1))
+    files, last_offsets = _read_batches(lake) if decoded else ({}, {})
+    for note in sorted(notes.values(), key=lambda note: int(note["batch"])):
+        files.update(_files(note.get("files", []), note["batch"]))
+        for name, _, _, last, _ in note.get("offsets", []):
+            last_offsets[name] = max(last, last_offsets.get(name, last))
+    note = notes.get(newest, {})
+    checkpoint = note["checkpoint"] if "checkpoint" in note else _newest_watermark(lake)
+    without_tso = bool(note.get("without_tso", newest not in notes))
+    next_offset = last_offsets.get(topic, _UNKNOWN) + 1
+    return Progress(newest, next_offset, checkpoint, without_tso, files, frozenset(last_offsets) - {topic})
+
+
+def _notes(lake: Lake, after: int) -> dict[int, dict[str, Any]]:
+    """The notes of batches later than `after`, by batch id. Delta removes commits with their notes after 30 days."""
+    newest = newest_batch(lake)
+    table = DeltaTable.forPath(lake.spark, lake.paths.table("raw_topic_snapshot"))
+    found: dict[int, dict[str, Any]] = {}
+    for history in (table.history(_RECENT_COMMITS), table.history()):
+        rows = history.where(F.get_json_object("userMetadata", "$.batch").try_cast("bigint") > after)
+        notes = [json.loads(row[0]) for row in rows.select("userMetadata").collect()]
+        found = {int(note["batch"]): note for note in notes}
+        if len(found) == newest - after:
+            break
+    return found
+
+
+def _read_batches(lake: Lake) -> tuple[dict[str, KnownFile], dict[str, int]]:
+    """The files of the decoded batches by path, and the last offset of each topic."""
+    batches = lake.read("batches")
+    spans = batches.select(F.explode("offsets").alias("span")).groupBy("span.topic").agg(F.max("span.last")).collect()
+    files = {path: KnownFile(_UNKNOWN, 0, batch_id) for path, batch_id in _files_of_records(lake, batches)}
+    by_batch = batches.select("batch_id", F.explode("files").alias("file")).select("batch_id", "file.*")
+    columns = by_batch.orderBy("batch_id").toArrow().to_pydict()
+    for batch_id, *file in zip(*(columns[name] for name in ("batch_id", "path", "size", "modified_ms")), strict=True):
+        files.update(_files([file], batch_id))
+    return files, {topic: int(last) for topic, last in spans}
+
+
+def _files_of_records(lake: Lake, batches: Any) -> Iterator[tuple[str, int]]:
+    """Path and batch id of the files of batches that a rebuild rewrote after their notes had been removed.
+
+    The headers of their records still contain the paths.
+    """
+    without = batches.where("size(files) = 0 AND records > 1").select("batch_id")
+    if without.isEmpty():
+        return
+    raw = lake.read("raw_topic_snapshot").join(F.broadcast(without), "batch_id")
+    path = F.get(F.filter("headers", lambda header: header["key"] == FILE), F.lit(0))["value"].cast("string")
+    rows: list[Row] = raw.groupBy(path.alias("path")).agg(F.max("batch_id").alias("batch_id")).collect()
+    yield from ((row["path"], row["batch_id"]) for row in rows if row["path"] is not None)
+
+
+def _files(files: list[list[Any]], batch_id: int) -> dict[str, KnownFile]:
+    return {path: KnownFile(size, modified_ms, batch_id) for path, size, modified_ms in files}
+
+
+def _newest_watermark(lake: Lake) -> int | None:
+    if not lake.exists("watermarks"):
+        return None
+    row = lake.read("watermarks").agg(F.max("watermark_ts")).first()
+    return None if row is None else row[0]
 
 
 def files_to_read(

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.errors import SourceError, TransientError
@@ -21,11 +23,6 @@ from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path
 from cdc_pipeline.sources.source import digest
 from cdc_pipeline.sources.storage.layout import METADATA, StorageFile, storage_file
 from cdc_pipeline.spark.jvm import jvm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyspark.sql import SparkSession
 
 _KEY = "checkpoint-ts"
 _REFUSED = re.compile(

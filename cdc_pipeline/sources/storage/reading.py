@@ -9,24 +9,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.paths import escape_glob
-from cdc_pipeline.sources.records import HEADERS, RECORD, timestamp_columns
-from cdc_pipeline.sources.storage.layout import FILE, LINE
+from cdc_pipeline.sources.records import RECORD, timestamp_columns
+from cdc_pipeline.sources.storage.layout import FILE, LINE, StorageFile
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
-
-    from cdc_pipeline.sources.storage.layout import StorageFile
 
 _BLOCKS = (
     "uri STRING, block BIGINT, first_row_id BIGINT, lines_before BIGINT, path STRING, known BIGINT, start BIGINT, "
@@ -182,17 +176,9 @@ def records(lines: DataFrame, files: Sequence[ReadFile], topic: str, first_offse
         offset += read.new_lines
     small = small_frame(lines.sparkSession, rows, _BLOCKS)
     line = F.col("lines_before") + F.col("row_id") - F.col("first_row_id") + 1
-    values = {
-        "topic": F.lit(topic),
-        "partition": F.lit(0),
-        "offset": F.col("start") + F.col("line") - F.col("known") - 1,
-        **timestamp_columns(F.col("modified_ms")),
-        "key": F.lit(None),
-        "value": F.col("value"),
-        "headers": _headers({FILE: F.col("path"), LINE: F.col("line").cast("string")}),
-    }
     new = lines.join(F.broadcast(small), ["uri", "block"]).withColumn("line", line).where("line > known")
-    return new.select(*(values[field.name].cast(field.dataType).alias(field.name) for field in RECORD))
+    offsets = F.col("start") + F.col("line") - F.col("known") - 1
+    return _to_records(new, topic, offsets, {FILE: F.col("path"), LINE: F.col("line").cast("string")})
 
 
 def one_record(
@@ -200,18 +186,19 @@ def one_record(
 ) -> DataFrame:
     """A single record as `RECORD`, for the checkpoint."""
     frame = small_frame(spark, [(bytearray(value), modified_ms)], "value BINARY, modified_ms BIGINT")
+    return _to_records(frame, topic, F.lit(offset), {name: F.lit(text) for name, text in headers.items()})
+
+
+def _to_records(frame: DataFrame, topic: str, offset: Column, headers: Mapping[str, Column]) -> DataFrame:
+    """The rows of a frame with `value` and `modified_ms` as `RECORD`. `headers`: their texts by name."""
+    pairs = [F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in headers.items()]
     values = {
         "topic": F.lit(topic),
         "partition": F.lit(0),
-        "offset": F.lit(offset),
+        "offset": offset,
         **timestamp_columns(F.col("modified_ms")),
         "key": F.lit(None),
         "value": F.col("value"),
-        "headers": _headers({name: F.lit(text) for name, text in headers.items()}),
+        "headers": F.array(*pairs),
     }
     return frame.select(*(values[field.name].cast(field.dataType).alias(field.name) for field in RECORD))
-
-
-def _headers(texts: Mapping[str, Column]) -> Column:
-    pairs = [F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in texts.items()]
-    return F.array(*pairs).cast(HEADERS)

@@ -7,20 +7,29 @@ file that has grown is read from its previous end. docs/storage.md lists what is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import raw_app_id
 from cdc_pipeline.sources.records import NEW_COLUMNS
-from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, SourceFile
-from cdc_pipeline.sources.storage.batches import file_blocking_checkpoint, files_to_read, split_files
+from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext, SourceFile
+from cdc_pipeline.sources.storage.batches import (
+    Progress,
+    file_blocking_checkpoint,
+    files_to_read,
+    read_progress,
+    split_files,
+)
 from cdc_pipeline.sources.storage.folder import (
     ArrowFolder,
     Checkpoint,
@@ -32,8 +41,7 @@ from cdc_pipeline.sources.storage.folder import (
     local_or_hadoop,
     read_error,
 )
-from cdc_pipeline.sources.storage.layout import CLOSES_MS, FILE, METADATA
-from cdc_pipeline.sources.storage.progress import read_progress
+from cdc_pipeline.sources.storage.layout import CLOSES_MS, FILE, METADATA, StorageFile
 from cdc_pipeline.sources.storage.reading import (
     ReadFile,
     blocks_by_path,
@@ -43,16 +51,6 @@ from cdc_pipeline.sources.storage.reading import (
     read_lines,
     records,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.sources.source import RunContext
-    from cdc_pipeline.sources.storage.layout import StorageFile
-    from cdc_pipeline.sources.storage.progress import Progress
 
 MAX_BYTES = 256 << 20
 """Default of `max_bytes_per_batch`, in bytes: four files of the sink's default size. A batch is cached while it is written,

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import cdc_pipeline
-from cdc_pipeline.checks.no_breach import no_breach_result
+from cdc_pipeline.checks.cuts import no_breach_result
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state

@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 from delta.tables import DeltaTable
 
-from cdc_pipeline.checks.own_commits import ONLY_OWN_COMMITS
-from cdc_pipeline.checks.rotation import previously_failed_tables
+from cdc_pipeline.checks.cuts import ONLY_OWN_COMMITS
+from cdc_pipeline.checks.results import previously_failed_tables
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.lake.restored_tables import RestoredTableError, foreign_commit
 from cdc_pipeline.mirrors.changes.progress import published_cut

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.sources.capture_files.new_files import ingest_new_files
 from cdc_pipeline.sources.capture_files.reading import damaged_gzip, list_folder, overlong_line, records
+from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import SourceFile
 from cdc_pipeline_tests.support.folders import folder, line

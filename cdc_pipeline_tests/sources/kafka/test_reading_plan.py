@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
-from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, by_topic
+from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, TopicSelection, by_topic
 from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, ReadingPlan, reading_plan, split_plan
-from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
 from cdc_pipeline.sources.source import OpenTransaction
 
 

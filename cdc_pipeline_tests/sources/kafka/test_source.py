@@ -11,9 +11,8 @@ import pytest
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-from cdc_pipeline.sources.kafka.positions import Positions
+from cdc_pipeline.sources.kafka.positions import Positions, TopicSelection
 from cdc_pipeline.sources.kafka.source import KafkaTopics, open_broker
-from cdc_pipeline.sources.kafka.topic_selection import TopicSelection
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords, OpenTransaction
 
 if TYPE_CHECKING:

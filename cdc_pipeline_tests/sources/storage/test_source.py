@@ -264,7 +264,7 @@ def test_batches_whose_notes_are_gone(taker: _Taker, sink: StorageSink) -> None:
     batches_table = taker.spark.read.format("delta").load(taker.paths.table("batches"))
     forgotten = batches_table.withColumn("files", F.expr("filter(files, file -> false)")).localCheckpoint()
     forgotten.write.format("delta").mode("overwrite").save(taker.paths.table("batches"))
-    with patch("cdc_pipeline.sources.storage.progress._notes", lambda *_: {}):
+    with patch("cdc_pipeline.sources.storage.batches._notes", lambda *_: {}):
         assert taker.ingest().batches == ()
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_pipeline.checks.keys_hold import KeysToCheck, keys_hold_result
-from cdc_pipeline.checks.own_commits import own_commits_result
-from cdc_pipeline.checks.schema_matches_ddl import schema_result
+from cdc_pipeline.checks.cuts import own_commits_result
+from cdc_pipeline.checks.mirrors import KeysToCheck, keys_hold_result, schema_result
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.changes.progress import StreamProgress, published_cut

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from pydantic import ConfigDict, Field
 
 from cdc_pipeline.component.component import CdcPipeline
-from cdc_pipeline.component.json_schema import YamlModel
+from cdc_pipeline.component.yaml_model import YamlModel
 
 
 class _Part(YamlModel):

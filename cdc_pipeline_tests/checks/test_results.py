@@ -12,16 +12,13 @@ import pytest
 from markdown_it import MarkdownIt
 
 from cdc_pipeline.assets.mirrors import mirror_spec
-from cdc_pipeline.checks import lost_offsets
+from cdc_pipeline.checks import streams
 from cdc_pipeline.checks.contract import TableValidation, contract_result
-from cdc_pipeline.checks.ddl_applied import ddl_applied_result, no_gaps_result
-from cdc_pipeline.checks.dead_letters import dead_letters_result
-from cdc_pipeline.checks.failed_attempts import attempt_result
-from cdc_pipeline.checks.freshness import FreshnessLimits, fresh_result
-from cdc_pipeline.checks.markdown import code_span
-from cdc_pipeline.checks.open_transactions import open_transactions_result
-from cdc_pipeline.checks.rotation import tables_result
-from cdc_pipeline.contracts.validation import Breach
+from cdc_pipeline.checks.cuts import attempt_result, ddl_applied_result, no_gaps_result
+from cdc_pipeline.checks.records import dead_letters_result
+from cdc_pipeline.checks.results import code_span, tables_result
+from cdc_pipeline.checks.streams import FreshnessLimits, fresh_result, open_transactions_result
+from cdc_pipeline.contracts.rules import Breach
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry
 from cdc_pipeline.mirrors.changes.progress import StreamProgress
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry
@@ -78,8 +75,8 @@ def test_a_span_holds_the_whole_text(text: str) -> None:
 
 def _check_results(text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.AssetCheckResult]:
     entry = MirrorEntry(TableName("db", text), "m", "/lake", 1, 1, 2, (f"a gap: {text}",))
-    streams = StreamProgress(1, has_tsos=True, resolved_tso=1 << 18, held_by=None, without_watermark=(f"{text}/0",))
-    report = CutReport(True, 3, 1 << 18, streams, (entry,))
+    progress = StreamProgress(1, has_tsos=True, resolved_tso=1 << 18, held_by=None, without_watermark=(f"{text}/0",))
+    report = CutReport(True, 3, 1 << 18, progress, (entry,))
     recent: Any = SimpleNamespace(cached_query=lambda name, table_version, query: rows)
     lake: Any = SimpleNamespace(paths=SimpleNamespace(pipeline="shop"), state=lambda table: None)
     yield no_gaps_result(report, _KEY)
@@ -95,8 +92,8 @@ def _check_results(text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.As
     rows = [{"topic": text, "partition": 0, "offset": 1, "sql": text, "effect": text, "status": "held"}]
     yield ddl_applied_result(lake, recent, _KEY)
     lost = [{"topic": text, "partition": 0, "first": 1, "next": 2}]
-    monkeypatch.setattr(lost_offsets, "read_rows", lambda *_, **__: [{"batch_id": 1, "lost": lost}])
-    yield lost_offsets.lost_offsets_result(lake, _KEY)
+    monkeypatch.setattr(streams, "read_rows", lambda *_, **__: [{"batch_id": 1, "lost": lost}])
+    yield streams.lost_offsets_result(lake, _KEY)
 
 
 @pytest.mark.parametrize("text", _HOSTILE)

@@ -1,4 +1,4 @@
-"""What one start of Spark finds out, and the next ones reuse: the jars that Ivy resolved, and an archive of Java's classes.
+"""Starts Spark's JVM, from what earlier starts found out: the jars that Ivy resolved, and an archive of Java's classes.
 
 Without the jars Spark would ask Ivy at each start, copy them, and load them where Java cannot archive them. The archive
 (class-data sharing) halves the CPU of a JVM's first minute. The first JVM writes it when it ends; Java checks at each start
@@ -13,21 +13,24 @@ import hashlib
 import json
 import os
 import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dagster_pyspark import LazyPySparkResource
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from cdc_pipeline.errors import TransientError
 from cdc_pipeline.local_files import write_atomically
 from cdc_pipeline.spark.jars import spark_home
-from cdc_pipeline.spark.private_folder import is_private
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.spark.java import JavaHome
+from cdc_pipeline.spark.java import JavaHome, require_java
+from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline.spark.process_lock import is_private, process_lock, report_progress
 
 _PACKAGES, _EXCLUDES, _CLASS_PATH = "spark.jars.packages", "spark.jars.excludes", "spark.driver.extraClassPath"
 _OPTIONS, _MORE_OPTIONS = "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"
@@ -151,3 +154,120 @@ def _is_complete(archive: Path) -> bool:
 
 def _digest(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+_FILE = "--properties-file"
+_ESCAPED = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+_IN_NAMES = {" ": "\\ ", ":": "\\:", "=": "\\=", "#": "\\#", "!": "\\!"}
+
+
+@contextlib.contextmanager
+def settings_options(settings: Mapping[str, str], folder: Path, others: str = "") -> Iterator[list[str]]:
+    """The spark-submit options that load the settings from a file in `folder`, which exists within the context only.
+
+    Any user of the machine can read a command line.
+    `others`: the user's own spark-submit options. If these have a `--properties-file`, the settings become `--conf` options,
+    visible in the command line, because spark-submit reads only the last such file.
+    """
+    if _FILE in others:
+        yield [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        return
+    descriptor, name = tempfile.mkstemp(dir=folder, prefix="settings-")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(properties_text(settings))
+        yield [_FILE, name, "--load-spark-defaults"]
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """The settings in the format of Java's `Properties`."""
+    return "".join(f"{_escaped(name, _IN_NAMES)}={_escaped(value, {})}\n" for name, value in settings.items())
+
+
+def _escaped(text: str, more: Mapping[str, str]) -> str:
+    escapes = {**_ESCAPED, **more}
+    escaped = "".join(escapes.get(character, character) for character in text)
+    # Properties skips whitespace before a value
+    return f"\\{escaped}" if escaped[:1] == " " else escaped
+
+
+def start_session(settings: dict[str, str]) -> SparkSession:
+    java = require_java()
+    # without it, workers use the first python3 on PATH instead of this environment's
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if SparkSession.getActiveSession() is not None:
+        session: SparkSession = LazyPySparkResource(spark_config=settings).spark_session
+    else:
+        cache = StartCache.find(settings, java)
+        used = settings if cache is None else cache.to_settings()
+        # two processes that fill an empty Ivy cache at the same time corrupt each other's files
+        lock = process_lock("jars") if "spark.jars.packages" in used else contextlib.nullcontext()
+        with (
+            _stderr_in_file() as log,
+            report_progress("starting Spark, fetching its jars if they are not cached yet"),
+            lock,
+        ):
+            try:
+                _start_jvm(used)
+                session = LazyPySparkResource(spark_config=used).spark_session
+            except Exception as error:
+                raise TransientError(f"Spark did not start: {_error_line(log)} (whole log: {log})") from error
+        # the log has no errors; the space of the open file is freed when the JVM ends
+        with contextlib.suppress(OSError):
+            log.unlink()
+        if cache is not None:
+            cache.store_jars(session)
+    session.sparkContext.setLogLevel("ERROR")
+    _cache_java_classes(session)
+    return session
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Starts the process's JVM, if it has none, as PySpark does, but passes the settings in a file: they may be secrets."""
+    previous = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    with settings_options(settings, Path(tempfile.gettempdir()), previous or "") as options:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{shlex.join(options)} {previous or 'pyspark-shell'}"
+        try:
+            SparkContext._ensure_initialized()
+        finally:
+            if previous is None:
+                del os.environ["PYSPARK_SUBMIT_ARGS"]
+            else:
+                os.environ["PYSPARK_SUBMIT_ARGS"] = previous
+
+
+def _cache_java_classes(session: SparkSession) -> None:
+    """Caches the Java classes that PySpark resolves for each column function.
+
+    Without it py4j searches a dozen packages each time, for up to a millisecond, thousands of times in a run.
+    """
+    view = jvm(session)
+    for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils"):
+        setattr(view, name, getattr(view, name))
+
+
+@contextlib.contextmanager
+def _stderr_in_file() -> Iterator[Path]:
+    """Redirects stderr, which a JVM started within the context inherits, to a file: Ivy and Spark fill it with noise."""
+    descriptor, name = tempfile.mkstemp(prefix="cdc_pipeline-spark-", suffix=".log")
+    sys.stderr.flush()
+    original = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield Path(name)
+    finally:
+        sys.stderr.flush()
+        os.dup2(original, 2)
+        os.close(original)
+        os.close(descriptor)
+
+
+def _error_line(log: Path) -> str:
+    """The first line of the JVM's output that reports an error, else its first line."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "not found" in line or "Exception" in line or "Error" in line]
+    return (errors or lines or ["it wrote nothing"])[0]

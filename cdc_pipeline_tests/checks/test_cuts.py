@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from cdc_pipeline.checks.own_commits import own_commits_result
-from cdc_pipeline.checks.rotation import WRONG_TABLES
+from cdc_pipeline.checks.cuts import own_commits_result
+from cdc_pipeline.checks.results import WRONG_TABLES
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.log_files import has_version
 from cdc_pipeline_tests.support.lakes.mirror_checks import CUTS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from cdc_pipeline.component.notify_field import EVENTS, NotifySettings
+from cdc_pipeline.component.run_fields import EVENTS, NotifySettings
 from cdc_pipeline.sensors.notifications import Notify
 
 if TYPE_CHECKING:

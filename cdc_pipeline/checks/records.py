@@ -1,4 +1,4 @@
-"""The check `balance`: no record and no row change is lost or counted twice.
+"""The checks of records: `balance` (none is lost or counted twice) and `no_dead_letters`.
 
 Per batch: records = row changes + DDL + watermarks + heartbeats + dead letters. Over all cuts: row changes = applied by
 a cut + late + filtered + pending.
@@ -6,27 +6,23 @@ a cut + late + filtered + pending.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+import dagster as dg
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from cdc_pipeline.checks.markdown import check_result
+from cdc_pipeline.checks.results import check_result
 from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.decoded_tables import DecodedBatch
+from cdc_pipeline.lake.control_tables import is_empty
 from cdc_pipeline.lake.delta import Commit, appended_rows
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.spark.few_rows import small_query
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import dagster as dg
-    from pyspark.sql import Column
-
-    from cdc_pipeline.dialects.decoded_tables import DecodedBatch
-    from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.spark.small_frames import small_query
 
 BALANCE = "balance"
 _SHOWN = 5
@@ -123,3 +119,37 @@ def cut_balance_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
     problems = [] if balance.is_balanced else [f"does not add up over all cuts since the newest rebuild: {equation}"]
     advice = _ADVICE.format(pipeline=lake.paths.pipeline)
     return check_result(BALANCE, key, problems, advice, {"all_cuts": equation}, is_error=True)
+
+
+NO_DEAD_LETTERS = "no_dead_letters"
+_DEAD_LETTERS = "dead_letters"
+_EXAMPLES, _SHOWN_TABLES = 5, 3
+
+
+def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> dg.AssetCheckResult:
+    """Warns if the lake has dead letters. The metadata has the count, the first tables and example positions
+    per rule."""
+
+    def count_by_rule() -> list[Row]:
+        if is_empty(lake, _DEAD_LETTERS):
+            return []
+        position = F.format_string("%s/%d@%d", "topic", "partition", "offset")
+        examples = F.slice(F.sort_array(F.collect_list(position)), 1, _EXAMPLES).alias("examples")
+        name = F.when(F.col("table").isNull(), "unknown tables").otherwise(F.concat_ws(".", "database", "table"))
+        tables = F.slice(F.sort_array(F.collect_set(name)), 1, _SHOWN_TABLES).alias("tables")
+        by_rule = lake.read(_DEAD_LETTERS).groupBy("rule").agg(F.count("*").alias("count"), tables, examples)
+        return by_rule.orderBy("rule").collect()
+
+    rules = recent.cached_query("dead letters by rule", lake.state(_DEAD_LETTERS), count_by_rule)
+    return check_result(
+        NO_DEAD_LETTERS,
+        key,
+        [f"{row['rule']}: {row['count']}, for example {row['examples'][0]}" for row in rules],
+        "The table dead_letters has reasons and bytes (cdc-pipeline letters). To decode them again, unchanged or with "
+        f"replacement messages, run {lake.paths.pipeline}_release_dead_letters. A topic without Canal-JSON: remove it from "
+        "source.topics and list it in source.ended",
+        {
+            row["rule"]: f"{row['count']} of {', '.join(row['tables'])}, for example {', '.join(row['examples'])}"
+            for row in rules
+        },
+    )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.ddl_rows import ddl_rows
 from cdc_pipeline.dialects.decode import decode
+from cdc_pipeline.dialects.decoded_tables import ddl_rows
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.schema_changes import NotSupported
 from cdc_pipeline.mysql.model.table import TableName

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from cdc_pipeline.checks.contract import validate_table
-from cdc_pipeline.checks.field_notes import NO_NOTES, read_notes, write_notes
-from cdc_pipeline.checks.field_rules import field_rules_result
-from cdc_pipeline.contracts.validation import Breach
+from cdc_pipeline.checks.contract import NO_NOTES, field_rules_result, read_notes, validate_table, write_notes
+from cdc_pipeline.contracts.rules import Breach
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.sources.capture_files.new_files import ingest_new_files
+from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline_tests.support.messages import Topic, canal, dataworks, ddl, row, tso, watermark
 

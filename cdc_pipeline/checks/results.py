@@ -1,17 +1,56 @@
-"""Selects the mirrors that a check reads in this run: reading all of them would cost more than the cut."""
+"""The results of checks: Markdown that quotes upstream, and the tables that a check reads in this run.
+
+Dagster's UI renders descriptions of assets, of columns in a column schema and of check results as GitHub's Markdown.
+Metadata, other than `MetadataValue.md`, names, tags and descriptions of failures are plain text.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
-from cdc_pipeline.checks.markdown import check_result
+from cdc_pipeline.mysql.model.table import TableName
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
-    from cdc_pipeline.mysql.model.table import TableName
+def code_span(text: object) -> str:
+    """The text as one code span, in one line: no link, image or HTML of it is rendered.
+
+    Escaped text would not do: GitHub's Markdown also links the addresses in it.
+    """
+    content = " ".join(str(text).split())
+    if content.startswith("`") or content.endswith("`") or not content:
+        content = f" {content} "
+    fence = "`" * (max(map(len, re.findall("`+", content)), default=0) + 1)
+    return f"{fence}{content}{fence}"
+
+
+def check_result(
+    name: str,
+    key: dg.AssetKey,
+    problems: Iterable[str],
+    advice: str,
+    metadata: Mapping[str, Any],
+    *,
+    is_error: bool = False,
+) -> dg.AssetCheckResult:
+    """The result of a check, which passes without problems. `is_error`: it fails, if not it warns.
+
+    `problems` may quote upstream, `advice` must not.
+    """
+    found = list(problems)
+    description = f"{code_span('; '.join(found))}. {advice}".removesuffix(". ")
+    return dg.AssetCheckResult(
+        check_name=name,
+        asset_key=key,
+        passed=not found,
+        severity=dg.AssetCheckSeverity.ERROR if is_error else dg.AssetCheckSeverity.WARN,
+        description=description if found else None,
+        metadata=metadata,
+    )
+
 
 _NEWEST_RESULTS = 5
 WRONG_TABLES = "wrong_tables"
@@ -49,7 +88,7 @@ def next_in_rotation(
 ) -> tuple[TableName, ...]:
     """At most `most` names: all of `first`, filled up with `others`, which rotate with `turn`.
 
-    If `first` has more than `most` names, these rotate.
+    To read all tables would cost more than the cut. If `first` has more than `most` names, these rotate.
     """
     required = sorted(set(first))
     if len(required) >= most:

@@ -1,7 +1,8 @@
-"""JSON schema of the YAML file, for `dg check` and the components page of the UI.
+"""The base of the models of the YAML file: their JSON schema, for `dg check` and the UI, and templates in their values.
 
 The schema that Dagster derives lacks the descriptions of fields with a default, and names no field for errors inside a
-mapping such as `source` or `sensor`. This module adds both.
+mapping such as `source` or `sensor`. This module adds both. Templates such as `{{ env.NAME }}` are rendered to text, with
+errors that contain no value: it may be a secret.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
+from jinja2 import Environment, StrictUndefined
+from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel, GetJsonSchemaHandler
-    from pydantic_core import CoreSchema
+from cdc_pipeline.sources.kafka.secret_text import SecretText
 
 JsonSchema = dict[str, Any]
 _TEXT: JsonSchema = {"type": "string"}
@@ -102,3 +104,34 @@ class ByType:
         named = [{"if": {"properties": {"type": {"const": name}}}, "then": form} for name, form in forms.items()]
         types = {"properties": {"type": {"enum": list(forms)}}, "required": ["type"]}
         return {"type": "object", **types, "allOf": named}
+
+
+def _require_value(value: Any) -> Any:
+    if value is None:
+        raise ValueError("an environment variable is not set")
+    return value
+
+
+# Dagster's own renderer evaluates the result as Python: it turns the password 1e5 into 100000.0, and '1' into 1.
+_TEMPLATES = Environment(
+    finalize=_require_value, undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+)
+
+
+def render_template(context: dg.ResolutionContext, text: str) -> str:
+    """The text with its templates rendered. Errors contain no values."""
+    return _TEMPLATES.from_string(text).render(**context.scope)
+
+
+def secret_resolver(name: str) -> dg.Resolver:
+    """Resolves a secret text of the YAML file, the field `name`, with its template rendered. Errors do not contain it."""
+
+    def resolve(context: dg.ResolutionContext, value: str) -> SecretText:
+        if not isinstance(value, str):
+            raise ValueError(f"{name}: text is expected")  # ValueError, as in pydantic validators
+        try:
+            return SecretText(render_template(context, value))
+        except Exception as error:
+            raise ValueError(f"{name} cannot be rendered: {error}") from None
+
+    return dg.Resolver(resolve, model_field_type=str, inject_before_resolve=False)

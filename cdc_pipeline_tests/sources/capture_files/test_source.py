@@ -13,8 +13,8 @@ from delta.tables import DeltaTable
 from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.sources.capture_files.new_files import ingest_new_files, listing_digest
 from cdc_pipeline.sources.capture_files.reading import list_folder
+from cdc_pipeline.sources.capture_files.source import ingest_new_files, listing_digest
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import newest_batch, newest_note
 from cdc_pipeline.sources.records import RECORD

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.assets.decoded import decode_results
-from cdc_pipeline.checks.balance import balance_result
+from cdc_pipeline.checks.records import balance_result
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.lake import Lake

@@ -1,23 +1,23 @@
-"""The checks `ddl_applied` (statements that are recorded, but not applied) and `no_gaps` (known differences of mirrors)."""
+"""The checks of cuts: `ddl_applied`, `no_gaps`, `no_breach`, `only_own_commits` and `no_failed_attempts`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from cdc_pipeline.checks.markdown import check_result
+import dagster as dg
+
+from cdc_pipeline.checks.results import check_result, tables_result
 from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.recent_answers import RecentAnswers
+from cdc_pipeline.lake.restored_tables import foreign_commit
+from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mysql.ddl.shown_statement import without_literals
 from cdc_pipeline.positions import POSITION, Position
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import dagster as dg
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.recent_answers import RecentAnswers
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
 _SHOWN = 20
@@ -83,3 +83,58 @@ def no_gaps_result(report: CutReport, key: dg.AssetKey) -> dg.AssetCheckResult:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+NO_BREACH = "no_breach"
+
+
+def no_breach_result(lake: Lake, key: dg.AssetKey) -> dg.AssetCheckResult:
+    """Fails if new changes arrived at or below an applied resolved TSO. The metadata has the first position per table."""
+    breached = cuts_since_rebuild(lake, "breached", where=[("breaches", ">", 0)])
+    repairs = (
+        cuts_since_rebuild(lake, "rebuilt_tables", where=[("rebuilt_tables", "longer than", 0)]) if breached else []
+    )
+    rebuilt = {(name["database"], name["table"]): cut["cut_id"] for cut in repairs for name in cut["rebuilt_tables"]}
+    breaches: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for cut in breached:
+        for breach in cut["breached"]:
+            name = breach["database"], breach["table"]
+            if cut["cut_id"] >= rebuilt.get(name, 0):
+                breaches[".".join(name)].append(breach)
+    total = sum(breach["changes"] for found in breaches.values() for breach in found)
+    return check_result(
+        NO_BREACH,
+        key,
+        [f"{total} change(s) arrived after a watermark with a higher TSO"] if breaches else [],
+        "They are in change_log, but in no mirror. "
+        f"Run {lake.paths.pipeline}_rebuild to apply them, and find out what broke the order of the stream",
+        {
+            name: f"{sum(breach['changes'] for breach in found)} change(s), the first at "
+            f"{Position(*(found[0][column] for column in POSITION))}"
+            for name, found in sorted(breaches.items())
+        },
+        is_error=True,
+    )
+
+
+ONLY_OWN_COMMITS = "only_own_commits"
+
+
+def own_commits_result(lake: Lake, tables: Iterable[str], key: dg.AssetKey) -> dg.AssetCheckResult:
+    """Fails if a table has rows of another writer. `tables`: paths below the pipeline's folder."""
+    found = {table: foreign_commit(lake, f"{lake.paths.home}/{table}") for table in tables}
+    # a rebuild reads the raw records, so it does not repair them
+    advice = (
+        f"For mirrors run {lake.paths.pipeline}_rebuild with their names in `tables`, for other tables first read "
+        "`cdc-pipeline docs operations removed`"
+    )
+    errors = {table: commit for table, commit in found.items() if commit}
+    return tables_result(ONLY_OWN_COMMITS, key, errors, advice, dg.MetadataValue.int(len(found)))
+
+
+NO_FAILED_ATTEMPTS = "no_failed_attempts"
+
+
+def attempt_result(key: dg.AssetKey, failure: str | None = None, attempt: int = 0) -> dg.AssetCheckResult:
+    """Warns if the newest attempt failed with an error that a later one may not meet. `attempt`: failures in a row."""
+    return check_result(NO_FAILED_ATTEMPTS, key, [] if failure is None else [failure], "", {"failed_attempts": attempt})

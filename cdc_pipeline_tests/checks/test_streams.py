@@ -1,16 +1,73 @@
-"""The check `fresh`: lag of the newest cut against the limits of the field `freshness`."""
+"""The checks of streams."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 
-from cdc_pipeline.checks.freshness import NO_LIMITS, FreshnessLimits, fresh_result, lag
+from cdc_pipeline.checks import streams
+from cdc_pipeline.checks.streams import (
+    NO_LIMITS,
+    FreshnessLimits,
+    fresh_result,
+    lag,
+    open_transactions_result,
+    watermarks_result,
+)
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import StreamProgress
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+from cdc_pipeline.sources.source import Intake, OpenTransaction
 from cdc_pipeline_tests.support.messages import EPOCH_MS, tso
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_pipeline.lake.paths import LakePaths
+
+
+_BATCH = (
+    "batch_id LONG, records LONG, exact_ts BOOLEAN, ended ARRAY<STRING>, row_changes LONG, "
+    "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT>>, heartbeats MAP<STRING, BIGINT>"
+)
+_WATERMARK = "batch_id LONG, topic STRING, `partition` INT, `offset` LONG, watermark_ts LONG"
+
+
+def _checked(spark: SparkSession, paths: LakePaths, batch: int, *marks: tuple[int, int, int]) -> dg.AssetCheckResult:
+    """Writes a batch with these watermarks (partition, offset, step) to the tables of the decoder."""
+    rows = [(batch, "t", partition, offset, tso(step)) for partition, offset, step in marks]
+    batches = [(batch, len(marks), True, None, 0, [("t", 0), ("t", 1)], {})]
+    for table, found, schema in (("watermarks", rows, _WATERMARK), ("batches", batches, _BATCH)):
+        spark.createDataFrame(found, schema).write.format("delta").mode("append").save(paths.table(table))
+    return watermarks_result(Lake(spark, paths), [batch], len(marks), dg.AssetKey("watermarks"))
+
+
+@pytest.mark.parametrize("few", [20_000, 0], ids=["in Python", "with Spark"])
+def test_regressions_and_silent_partitions(
+    spark: SparkSession, paths: LakePaths, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(streams, "_FEW", few)
+    found = _checked(spark, paths, 1, (0, 0, 3), (0, 1, 5))
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert set(found.metadata) == {"t/1", "watermark_lag_seconds"}
+    assert "no watermark received" in str(found.metadata["t/1"].value)
+
+    # first below the last watermark of the previous batch, then ten minutes ahead of the other partition
+    found = _checked(spark, paths, 2, (0, 2, 4), (0, 3, 700), (1, 0, 99))
+    assert set(found.metadata) == {"t/0@2", "t/1", "watermark_lag_seconds"}
+    assert f"regressed by 1.0 s to {tso(4)}" in str(found.metadata["t/0@2"].value)
+    assert "lags by 601 s" in str(found.metadata["t/1"].value)
+    assert found.metadata["watermark_lag_seconds"].value == 601.0
+    assert found.description is not None
+    assert found.description.startswith("`t/0@2: the watermark regressed")
+
+    found = _checked(spark, paths, 3, (1, 1, 700))
+    assert (found.passed, found.description) == (True, None)
+
 
 _START = datetime.fromtimestamp(EPOCH_MS / 1000, timezone.utc)
 _LIMITS = FreshnessLimits(timedelta(minutes=5), timedelta(minutes=15))
@@ -90,3 +147,31 @@ def test_daemon_has_the_same_limits() -> None:
     assert policy == dg.FreshnessPolicy.time_window(timedelta(minutes=15), timedelta(minutes=5))
     assert NO_LIMITS.policy() is None
     assert (NO_LIMITS.declared, _LIMITS.declared) == (False, True)
+
+
+_YOUNG = OpenTransaction("t", 0, 5, 8)
+_OLD = OpenTransaction("t", 1, 7, 90, is_overdue=True)
+_INTAKE = Intake((), (), (), 0)
+
+
+@pytest.mark.parametrize(
+    ("intake", "named"),
+    [
+        (_INTAKE, []),
+        (replace(_INTAKE, open_transactions=(_YOUNG,)), []),
+        (
+            replace(_INTAKE, open_transactions=(_YOUNG, _OLD)),
+            ["1 partitions", "15 minutes", "t/1: last stable offset 7, end offset 90", "kafka-transactions.sh"],
+        ),
+        (
+            replace(_INTAKE, reads_uncommitted=True),
+            ["source.options", "isolation.level", "aborted", "Remove the option"],
+        ),
+    ],
+)
+def test_what_the_check_warns_about(intake: Intake, named: list[str]) -> None:
+    found = open_transactions_result(intake, dg.AssetKey("raw"))
+    assert (found.passed, found.severity) == (not named, dg.AssetCheckSeverity.WARN)
+    assert [text for text in named if text not in (found.description or "")] == []
+    assert (found.description is None) == (not named)
+    assert list(found.metadata) == [f"t/{transaction.partition}" for transaction in intake.open_transactions]
