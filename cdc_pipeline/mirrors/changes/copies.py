@@ -29,7 +29,6 @@ from cdc_pipeline.mirrors.changes.deliveries import (
     sent_records,
     with_deliveries,
 )
-from cdc_pipeline.mirrors.changes.row_filters import is_in_tables
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
@@ -71,7 +70,11 @@ def find_copies(
     `log`: all of `change_log`. `table` returns `watermarks` or `ddl_history`; it is called only if a change occurs more than
     once.
     """
-    is_keyless = is_in_tables(tables) if tables else F.coalesce(F.size("key_names"), F.lit(0)) <= 0
+    is_keyless = F.coalesce(F.size("key_names"), F.lit(0)) <= 0
+    if tables:
+        is_keyless = F.struct("database", "table").isin(
+            [F.struct(F.lit(name.database), F.lit(name.table)) for name in tables]
+        )
     suspects = changes if window.resolved_tso is None else changes.where(is_keyless)
     if window.resolved_tso is None and (earlier := _applied_since(changes, log, window)) is not None:
         suspects = suspects.select(*log.columns).unionByName(earlier)
@@ -95,7 +98,7 @@ def find_copies(
     assert span is not None
     decoded = F.col("batch_id").between(span["oldest"], window.last_batch)
     # batches of Canal are compared over the whole topic, the rows of other encoders by table
-    canal, streams = has_trait(Trait.NUMBERS_BATCHES), [*PARTITION, "database", "table"]
+    canal, streams = has_trait(Trait.IN_LOG_ORDER), [*PARTITION, "database", "table"]
     topics, tables_of = (F.broadcast(equal.select(*names).distinct()) for names in (["topic"], streams))
     near = [frame.where(decoded & canal).join(topics, ["topic"], "left_semi") for frame in (log, table("ddl_history"))]
     others = log.where(decoded & ~canal).join(tables_of, streams, "left_semi")

@@ -72,7 +72,7 @@ def with_deliveries(records: DataFrame) -> DataFrame:
 
     `is_late`: a watermark at or above the record came before it. Such records say nothing about others.
     """
-    names, canal, is_numbered = records.columns, has_trait(Trait.NUMBERS_BATCHES), F.col("message_id").isNotNull()
+    names, canal, is_numbered = records.columns, has_trait(Trait.IN_LOG_ORDER), F.col("message_id").isNotNull()
     stream = F.when(~canal, F.struct("database", "table", *source_columns(records), "is_late"))
     by_offset = Over.partitionBy(*PARTITION, "stream").orderBy("offset", "row")
     by_clock = Over.partitionBy("topic").orderBy("at", *ROW_POSITION[1:])

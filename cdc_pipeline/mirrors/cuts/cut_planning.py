@@ -21,7 +21,7 @@ from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
-from cdc_pipeline.mirrors.merge.net_changes import RowSet
+from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
 from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.steps import ApplyRows

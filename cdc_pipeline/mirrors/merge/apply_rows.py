@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.merge.net_changes import RowSet
+    from cdc_pipeline.mirrors.merge.row_entries import RowSet
     from cdc_pipeline.mirrors.merge.row_findings import RowFindings
     from cdc_pipeline.mirrors.model.step_commits import StepCommits
     from cdc_pipeline.mirrors.model.steps import ApplyRows
