@@ -15,14 +15,10 @@ from cdc_pipeline.mysql.model.schema_changes import (
     CreateTableAsSelect,
     CreateTableLike,
     DropColumn,
-    DropTable,
-    ExchangePartition,
+    OfSourceTable,
     PartitionRowsClause,
-    RecoverTable,
     RenameColumn,
-    RenameTable,
     RenameTo,
-    TruncateTable,
 )
 
 if TYPE_CHECKING:
@@ -41,10 +37,12 @@ class SegmentFinder:
     case."""
 
     def __init__(self, name: TableName, events: Sequence[DdlEvent], columns: frozenset[str] | None) -> None:
-        self._name = name
-        self._events = events
         self._columns = [columns]
+        self._matters: list[bool] = []
+        """Of each statement: whether it matters on which side of it a row lies, if the row fits both sides."""
         for event in events:
+            missing = columns == NO_TABLE
+            self._matters.append(any(_change_matters(change, name, missing) for change in event.changes))
             for change in event.changes:
                 columns = _columns_after(columns, change, name)
             self._columns.append(columns)
@@ -63,68 +61,53 @@ class SegmentFinder:
             return low, low
         fitting = [at for at, number in missing.items() if number == min(missing.values())]
         first, last = fitting[0], fitting[-1]
-        doubtful = next((at for at in range(first, last) if self._matters(at)), None)
+        doubtful = next((at for at in range(first, last) if self._matters[at]), None)
         return (last, None) if doubtful is None else (first, doubtful)
-
-    def _matters(self, at: int) -> bool:
-        """Whether it matters on which side of a statement a row lies, if it fits both sides."""
-        missing = self._columns[at] == NO_TABLE
-        return any(_change_matters(change, self._name, missing) for change in self._events[at].changes)
 
 
 def _columns_after(columns: frozenset[str] | None, change: SchemaChange, name: TableName) -> frozenset[str] | None:
+    names = change.names()
     if isinstance(change, CreateTable) and change.name == name:
         is_kept = change.if_not_exists and columns != NO_TABLE
         return columns if is_kept else frozenset(column.name.lower() for column in change.schema.columns)
-    if name in change.names().added or (isinstance(change, RecoverTable) and (change.new_name or change.name) == name):
+    if name in (*names.added, *names.recovered):
         return None
-    if isinstance(change, (DropTable, RenameTable)) and change.name == name:
+    if name in names.removed:
         return NO_TABLE
-    if isinstance(change, AlterTable) and change.name == name:
-        return _columns_after_alter(columns, change)
-    return columns
-
-
-def _columns_after_alter(columns: frozenset[str] | None, change: AlterTable) -> frozenset[str] | None:
+    if not (isinstance(change, AlterTable) and change.name == name and columns):
+        return columns
     added, dropped = set(), set()
     for clause in change.clauses:
         match clause:
-            case RenameTo():
-                return NO_TABLE
             case AddColumn():
-                added.add(clause.column.name.lower())
+                added.add(clause.column.name)
             case DropColumn():
-                dropped.add(clause.name.lower())
+                dropped.add(clause.name)
             case ChangeColumn():
-                added.add(clause.column.name.lower())
-                dropped.add(clause.name.lower())
+                added.add(clause.column.name)
+                dropped.add(clause.name)
             case RenameColumn():
-                added.add(clause.new_name.lower())
-                dropped.add(clause.name.lower())
-    return (columns - dropped) | added if columns else None
+                added.add(clause.new_name)
+                dropped.add(clause.name)
+    return (columns - {name.lower() for name in dropped}) | {name.lower() for name in added}
 
 
 def _change_matters(change: SchemaChange, name: TableName, missing: bool) -> bool:
-    """As `SegmentFinder._matters`. `missing`: no table exists, so CREATE TABLE IF NOT EXISTS creates one."""
-    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)) and change.if_not_exists and not missing:
+    """Whether the order of the statement and a row that fits both sides matters. `missing`: no table exists, so CREATE TABLE
+    IF NOT EXISTS creates one."""
+    if name not in change.names().touched:
         return False
-    if isinstance(change, (RenameTable, RecoverTable)):
-        return name in (change.name, change.new_name)
-    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect, TruncateTable, DropTable)):
-        return change.name == name
-    if not isinstance(change, AlterTable):
-        return False
-    if change.name != name:
-        return any(
-            (isinstance(clause, RenameTo) and clause.name == name)
-            or (isinstance(clause, ExchangePartition) and clause.table == name)
-            for clause in change.clauses
-        )
-    return any(map(_clause_matters, change.clauses))
+    if isinstance(change, OfSourceTable):
+        change = change.change
+    if isinstance(change, AlterTable):
+        return any(map(_clause_matters, change.clauses))
+    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)):
+        return missing or not change.if_not_exists
+    return True
 
 
 def _clause_matters(clause: Clause) -> bool:
-    """As `SegmentFinder._matters`, for a clause of ALTER TABLE.
+    """As `_change_matters`, for a clause of ALTER TABLE.
 
     ADD and DROP of a column do not matter: a row that fits both sides is the same on both. Nor does another type, except
     for the numbers of ENUM and SET, which mean nothing without the labels.
