@@ -7,7 +7,7 @@ A row with a TSO lies after a statement with a lower TSO. At the statement's own
 - Between partitions `at` decides, then the offset within one partition. Between two topics of one batch of Canal nothing
   decides: with `canal.mq.dynamicTopic` a thread per topic builds the messages (canal-facts 49).
 
-If the position does not decide, the columns of the row may (`segment_evidence`). Otherwise the table gets a gap.
+If the position does not decide, the columns of the row may (`SegmentFinder`). Otherwise the table gets a gap.
 """
 
 from __future__ import annotations
@@ -19,8 +19,20 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, trait_sql
 from cdc_pipeline.gaps import GapKind, statement_gap
-from cdc_pipeline.mirrors.changes.segment_evidence import SegmentFinder
 from cdc_pipeline.mirrors.model.ddl_events import SAME_BATCH_MS
+from cdc_pipeline.mysql.model.schema_changes import (
+    AddColumn,
+    AlterTable,
+    ChangeColumn,
+    CreateTable,
+    CreateTableAsSelect,
+    CreateTableLike,
+    DropColumn,
+    OfSourceTable,
+    PartitionRowsClause,
+    RenameColumn,
+    RenameTo,
+)
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import BATCH_POSITION, BatchPosition, Position
 from cdc_pipeline.spark.small_frames import small_frame
@@ -32,13 +44,16 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.mysql.model.schema_changes import Clause, SchemaChange
 
     ColumnsOf = Callable[[TableName], frozenset[str] | None]
-    """Table → its columns in lower case (`segment_evidence.NO_TABLE`: there is none); None if they are unknown."""
+    """Table → its columns in lower case (`NO_TABLE`: there is none); None if they are unknown."""
 
 Evidence: TypeAlias = tuple[tuple[BatchPosition, int, int], ...]
 """The segments of rows whose position leaves them open: (position of the message, first segment in which the row can lie,
 segment in which it lies)."""
+NO_TABLE: frozenset[str] = frozenset()
+"""The columns of a table that does not exist. None stands for unknown columns."""
 _BOUND = "at: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT, ts: BIGINT, message_id: BIGINT"
 _BOUNDS = f"ARRAY<STRUCT<{_BOUND}>>"
 _OTHER_TOPIC_OF_BATCH = (
@@ -146,3 +161,91 @@ def _with_segment_range(changes: DataFrame, tables: Mapping[TableName, Sequence[
 def _bound(event: DdlEvent) -> tuple[object, ...]:
     at = event.at if dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER) else event.commit_ts
     return (at, *event.position, event.ts, event.message_id)
+
+
+# ---- columns
+
+
+class SegmentFinder:
+    """Locates rows of one table among the statements about it (`events`, in order). `columns`: those before them, in lower
+    case."""
+
+    def __init__(self, name: TableName, events: Sequence[DdlEvent], columns: frozenset[str] | None) -> None:
+        self._columns = [columns]
+        self._matters: list[bool] = []
+        """Of each statement: whether it matters on which side of it a row lies, if the row fits both sides."""
+        for event in events:
+            missing = columns == NO_TABLE
+            self._matters.append(any(_change_matters(change, name, missing) for change in event.changes))
+            for change in event.changes:
+                columns = _columns_after(columns, change, name)
+            self._columns.append(columns)
+
+    def locate(self, low: int, high: int, columns: Iterable[str]) -> tuple[int, int | None]:
+        """Returns the segment of a row that lies between the segments `low` and `high`, and the index of the first statement
+        whose order against the row is unknown (None: the segment is certain).
+
+        The row lies where the table has its columns and the fewest others: a partial image lacks some
+        (binlog_row_image MINIMAL, NOBLOB).
+        """
+        names = frozenset(name.lower() for name in columns)
+        found = {at: self._columns[at] for at in range(low, high + 1)}
+        missing = {at: len((has or names) - names) for at, has in found.items() if has is None or names <= has}
+        if not missing:
+            return low, low
+        fitting = [at for at, number in missing.items() if number == min(missing.values())]
+        first, last = fitting[0], fitting[-1]
+        doubtful = next((at for at in range(first, last) if self._matters[at]), None)
+        return (last, None) if doubtful is None else (first, doubtful)
+
+
+def _columns_after(columns: frozenset[str] | None, change: SchemaChange, name: TableName) -> frozenset[str] | None:
+    names = change.names()
+    if isinstance(change, CreateTable) and change.name == name:
+        is_kept = change.if_not_exists and columns != NO_TABLE
+        return columns if is_kept else frozenset(column.name.lower() for column in change.schema.columns)
+    if name in (*names.added, *names.recovered):
+        return None
+    if name in names.removed:
+        return NO_TABLE
+    if not (isinstance(change, AlterTable) and change.name == name and columns):
+        return columns
+    added, dropped = set(), set()
+    for clause in change.clauses:
+        match clause:
+            case AddColumn():
+                added.add(clause.column.name)
+            case DropColumn():
+                dropped.add(clause.name)
+            case ChangeColumn():
+                added.add(clause.column.name)
+                dropped.add(clause.name)
+            case RenameColumn():
+                added.add(clause.new_name)
+                dropped.add(clause.name)
+    return (columns - {name.lower() for name in dropped}) | {name.lower() for name in added}
+
+
+def _change_matters(change: SchemaChange, name: TableName, missing: bool) -> bool:
+    """Whether the order of the statement and a row that fits both sides matters. `missing`: no table exists, so CREATE TABLE
+    IF NOT EXISTS creates one."""
+    if name not in change.names().touched:
+        return False
+    if isinstance(change, OfSourceTable):
+        change = change.change
+    if isinstance(change, AlterTable):
+        return any(map(_clause_matters, change.clauses))
+    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)):
+        return missing or not change.if_not_exists
+    return True
+
+
+def _clause_matters(clause: Clause) -> bool:
+    """As `_change_matters`, for a clause of ALTER TABLE.
+
+    ADD and DROP of a column do not matter: a row that fits both sides is the same on both. Nor does another type, except
+    for the numbers of ENUM and SET, which mean nothing without the labels.
+    """
+    if isinstance(clause, ChangeColumn):
+        return clause.name.lower() != clause.column.name.lower() or clause.column.type.base in ("enum", "set")
+    return isinstance(clause, (RenameTo, RenameColumn, PartitionRowsClause))
