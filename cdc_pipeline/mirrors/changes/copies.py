@@ -8,7 +8,8 @@ n-th in an earlier one. A row below a watermark that came before it is a deliver
 DataWorks, whose sequence number identifies it.
 
 Where the messages do not show whether equal rows without a key are copies, the table gets a gap: rows on both sides of a
-pause, rows of Canal with an older `es` than the rows between them, and rows of a batch that may be a retry.
+pause, rows of Canal with an older `es` than the rows between them, and rows of a batch and the next one, which may be a
+retry (canal-facts 50).
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from cdc_pipeline.mirrors.changes.deliveries import (
     PARTITION,
     ROW_POSITION,
     image_hash,
-    retried_batches,
     sent_records,
     with_deliveries,
 )
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _CHANGE = ("database", "table", "op", "time", "images")
 """Equal in all copies of a change. `time`: `es`, or the number of DataWorks. `images`: the `image_hash` of both images."""
+_RETRY_MS = 90
+"""Canal waits 100 ms before it resends a batch under the next number (canal-facts 50)."""
 _UNSURE = Gap(
     GapKind.UNKNOWN_DUPLICATES,
     "equal rows arrived more than once, as redeliveries or as separate rows; the messages do not show which: compare the "
@@ -84,6 +86,7 @@ def find_copies(
         "dialect",
         "exact_ts",
         "message_id",
+        "ts",
         *_CHANGE[:-2],
         F.when(has_trait(Trait.NUMBERS_CHANGES), F.col("commit_ts")).otherwise(F.col("es")).alias("time"),
         image_hash("before", "after").alias("images"),
@@ -106,9 +109,8 @@ def find_copies(
     if span["exact"]:
         records = _with_lateness(records, table("watermarks").where(F.col("batch_id") <= window.last_batch))
     records = with_deliveries(records)
-    retried = F.broadcast(retried_batches(records).withColumn("retried", F.lit(True)))
     found = records.select(*ROW_POSITION, "is_late", "delivery", "pauses", "waits", "is_behind")
-    rows = equal.join(found, list(ROW_POSITION)).join(retried, ["topic", "message_id"], "left").localCheckpoint()
+    rows = equal.join(found, list(ROW_POSITION)).localCheckpoint()
     return Copies(_copies(rows), _gaps(rows))
 
 
@@ -144,9 +146,14 @@ def _copies(rows: DataFrame) -> DataFrame:
 
 def _gaps(rows: DataFrame) -> dict[TableName, Gap]:
     one_delivery = [*_CHANGE, *PARTITION, "delivery"]
+    by_offset = Over.partitionBy(*one_delivery).orderBy("offset", "row")
+    previous = {name: F.lag(name).over(by_offset) for name in ("message_id", "ts")}
+    is_retry = F.col("message_id") == previous["message_id"] + 1
+    is_retry &= has_trait(Trait.IN_LOG_ORDER) & (F.col("ts") - previous["ts"] >= _RETRY_MS)
     unsure = (F.min("waits") < F.max("waits")) | (F.min("is_behind") < F.max("is_behind"))
-    unsure |= F.coalesce(F.max("retried"), F.lit(False)) & (F.count("*") > 1)
-    found = rows.where("keyless AND NOT is_late").groupBy(*one_delivery).agg(unsure.alias("unsure")).where("unsure")
+    unsure |= F.bool_or("is_retry")
+    found = rows.where("keyless AND NOT is_late").withColumn("is_retry", F.coalesce(is_retry, F.lit(False)))
+    found = found.groupBy(*one_delivery).agg(unsure.alias("unsure")).where("unsure")
     return {
         TableName(row["database"], row["table"]): _UNSURE
         for row in found.select("database", "table").distinct().collect()
