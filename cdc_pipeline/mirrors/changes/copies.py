@@ -14,7 +14,6 @@ retry (canal-facts 50).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window as Over
@@ -49,28 +48,18 @@ _UNSURE = Gap(
 )
 
 
-@dataclass(frozen=True)
-class Copies:
-    """The copies among the row changes of a cut."""
-
-    positions: DataFrame | None = None
-    """The positions (`ROW_POSITION`) of the copies; None if no change occurs more than once."""
-    gaps: dict[TableName, Gap] = field(default_factory=dict)
-    """A gap for each table with equal changes that may or may not be copies."""
-
-
 def find_copies(
     changes: DataFrame,
     log: DataFrame,
     table: Callable[[str], DataFrame],
     window: Window,
     tables: Collection[TableName] = (),
-) -> Copies:
-    """The copies among `changes`. With TSOs only keyless rows are searched: those whose messages name no key, or those of
-    `tables` if given.
+) -> tuple[DataFrame, dict[TableName, Gap]] | None:
+    """The positions (`ROW_POSITION`) of the copies among `changes`, and a gap for each table with equal changes that may or
+    may not be copies. None if no change occurs more than once.
 
-    `log`: all of `change_log`. `table` returns `watermarks` or `ddl_history`; it is called only if a change occurs more than
-    once.
+    With TSOs only keyless rows are searched: those whose messages name no key, or those of `tables` if given. `log`: all of
+    `change_log`. `table` returns `watermarks` or `ddl_history`; it is called only if a change occurs more than once.
     """
     is_keyless = F.coalesce(F.size("key_names"), F.lit(0)) <= 0
     if tables:
@@ -94,7 +83,7 @@ def find_copies(
     )
     repeated = suspects.groupBy(*_CHANGE).agg(F.count("*").alias("number")).where("number > 1")
     if repeated.isEmpty():
-        return Copies()
+        return None
     # the steps below read these several times
     equal = suspects.join(repeated.drop("number"), list(_CHANGE), "left_semi").localCheckpoint()
     span = equal.agg(F.min("batch_id").alias("oldest"), F.max("exact_ts").alias("exact")).first()
@@ -111,7 +100,7 @@ def find_copies(
     records = with_deliveries(records)
     found = records.select(*ROW_POSITION, "is_late", "delivery", "pauses", "waits", "is_behind")
     rows = equal.join(found, list(ROW_POSITION)).localCheckpoint()
-    return Copies(_copies(rows), _gaps(rows))
+    return _copies(rows), _gaps(rows)
 
 
 def _applied_since(changes: DataFrame, log: DataFrame, window: Window) -> DataFrame | None:

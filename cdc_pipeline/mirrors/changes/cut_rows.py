@@ -45,7 +45,7 @@ class CutRows:
     - `changes`: the others, with `segment`
     - `selection`: the given selection, with the evidence that planning found
     - `doubts`: a gap for each statement whose order against some rows is unknown; set by planning only
-    - `gaps`: of tables with rows that may be copies; set by planning only
+    - `gaps`: of tables with rows that may be copies
 
     `log` is `change_log` with the names of mirrors, `inside` its rows in the window. `table` loads another table of the
     pipeline. `columns_of`: given while planning.
@@ -62,15 +62,18 @@ class CutRows:
         columns_of: ColumnsOf | None = None,
     ) -> None:
         self._window, self._log, self._table = window, log, table
-        self._planning = columns_of is not None
-        self.selection = selection
         self.doubts: dict[Position, Gap] = {}
         self.gaps: dict[TableName, tuple[Gap, ...]] = {}
         self.delivered = inside.persist()
         self._cached: list[DataFrame] = []
         self.copies: DataFrame | None = None
         try:
-            self.changes = self._with_segments(self._without_copies(self.delivered), columns_of)
+            changes = self._without_copies(self.delivered)
+            if columns_of is not None:
+                evidence, self.doubts = find_evidence(changes, selection.events, columns_of)
+                selection = replace(selection, evidence=evidence)
+            self.selection = selection
+            self.changes = with_segments(changes, selection.events, selection.evidence)
             if selection.keyless:
                 self.drop_copies(selection.keyless)
         except BaseException:
@@ -85,21 +88,14 @@ class CutRows:
 
     def _without_copies(self, changes: DataFrame, tables: Collection[TableName] = ()) -> DataFrame:
         found = find_copies(changes, self._log, self._table, self._window, tables)
-        if found.positions is None:
+        if found is None:
             return changes
-        for name, gap in found.gaps.items() if self._planning else ():
-            self.gaps[name] = (*self.gaps.get(name, ()), gap)
-        copies = found.positions.persist()
+        copies, gaps = found[0].persist(), found[1]
         self._cached.append(copies)
+        for name, gap in gaps.items():
+            self.gaps[name] = (*self.gaps.get(name, ()), gap)
         self.copies = copies if self.copies is None else self.copies.unionByName(copies)
         return changes.join(copies, list(ROW_POSITION), "left_anti")
-
-    def _with_segments(self, changes: DataFrame, columns_of: ColumnsOf | None) -> DataFrame:
-        selection = self.selection
-        if columns_of is not None:
-            evidence, self.doubts = find_evidence(changes, selection.events, columns_of)
-            self.selection = selection = replace(selection, evidence=evidence)
-        return with_segments(changes, selection.events, selection.evidence)
 
     def close(self) -> None:
         """Frees the cached DataFrames."""
