@@ -106,8 +106,6 @@ def find_copies(
 def _applied_since(changes: DataFrame, log: DataFrame, window: Window) -> DataFrame | None:
     """The rows of earlier cuts that Canal or DataWorks may have sent again with a new clock: none is older upstream than
     the oldest of `changes`. What TiCDC resends has its former time and is late."""
-    if window.is_first:
-        return None
     found = changes.where("at <> commit_ts").agg(F.min("commit_ts").alias("oldest")).first()
     if found is None or found["oldest"] is None:
         return None

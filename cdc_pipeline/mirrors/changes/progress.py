@@ -214,12 +214,8 @@ def _hold_statements(
 
 
 def _newest_heartbeats(maps: Iterable[Mapping[str, int]], ended: Collection[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for heartbeats in maps:
-        for topic, ms in heartbeats.items():
-            if topic not in ended:
-                found[topic] = max(ms, found.get(topic, ms))
-    return found
+    in_order = sorted((ms, topic) for heartbeats in maps for topic, ms in heartbeats.items() if topic not in ended)
+    return {topic: ms for ms, topic in in_order}
 
 
 def _newest_watermarks(lake: Lake, least: int | None) -> dict[tuple[str, int], int]:

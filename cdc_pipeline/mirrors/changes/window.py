@@ -37,11 +37,6 @@ class Window:
     before: Mapping[str, int] = field(default_factory=dict)
     """Topic → end of the cut, without watermarks."""
 
-    @property
-    def is_first(self) -> bool:
-        """Whether there is no cut before."""
-        return self.after_tso is None and not self.after
-
     def rows_in(self, frame: DataFrame) -> DataFrame:
         """The rows of `change_log` or `ddl_history` in this window."""
         return frame.where(self._is_inside())

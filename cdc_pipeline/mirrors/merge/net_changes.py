@@ -13,7 +13,6 @@ changes, and in one moment of several partitions inserts minus deletes decide.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window as Over
@@ -25,8 +24,6 @@ from cdc_pipeline.positions import POSITION
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData, WindowSpec
 
-    from cdc_pipeline.mirrors.merge.row_entries import RowEntries
-
 _LAST = ("entry.key", "entry.sign", "op", "commit_ts", *POSITION, "dialect")
 _NO_ROW = (
     "named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'replaces_row', false, 'moved', false, 'key_only_since', "
@@ -34,8 +31,8 @@ _NO_ROW = (
 )
 
 
-def net_changes(entries: RowEntries) -> DataFrame:
-    """One row per step and row identity: its last change.
+def net_changes(entries: DataFrame) -> DataFrame:
+    """One row per step and row identity of `entries` (`row_entries`): its last change.
 
     - `step` int
     - `identity` array: canonical texts, equal for equal rows
@@ -63,7 +60,7 @@ def net_changes(entries: RowEntries) -> DataFrame:
     return _net_rows(last, F.col("last.sign") < 0, F.lit(False), F.lit(False))
 
 
-def resolve_contested(entries: RowEntries, net: DataFrame) -> DataFrame:
+def resolve_contested(entries: DataFrame, net: DataFrame) -> DataFrame:
     """`net`, the net changes of these entries, with its `contested` rows resolved.
 
     The last change is that with the greatest `at`. If changes of that moment came in several partitions, the row is as
@@ -71,7 +68,7 @@ def resolve_contested(entries: RowEntries, net: DataFrame) -> DataFrame:
     mirror has it (`update_only`). In other cases, and if several partitions write it in that moment, it is `order_unknown`.
     """
     keys = F.broadcast(net.where("contested").select("step", "identity"))
-    contested = entries.frame.withColumn("identity", F.col("entry.identity"))
+    contested = entries.withColumn("identity", F.col("entry.identity"))
     contested = contested.join(keys, ["step", "identity"], "left_semi")
     one_key = Over.partitionBy("step", "identity")
     contested = contested.withColumn("is_newest", F.col("at") == F.max("at").over(one_key))
@@ -79,7 +76,7 @@ def resolve_contested(entries: RowEntries, net: DataFrame) -> DataFrame:
     is_write = F.col("entry.sign") > 0
     is_insert = (F.col("op") == "INSERT") | F.col("entry.moved")
     last = _last_changes(
-        replace(entries, frame=contested),
+        contested,
         F.col("at"),
         F.when(F.col("tied") & F.col("is_newest"), F.col("entry.sign")),  # deletes first
         F.bool_or("tied").alias("tied"),
@@ -102,7 +99,7 @@ def _in_several_partitions(condition: Column, one_key: WindowSpec | None = None)
     return F.coalesce(first != last, F.lit(False))
 
 
-def _last_changes(entries: RowEntries, time: Column, rank: Column, *more: Column) -> DataFrame:
+def _last_changes(entries: DataFrame, time: Column, rank: Column, *more: Column) -> DataFrame:
     """One row per identity: `last` (`_LAST` and `after` of the change with the greatest time, then rank, then position),
     `replaces_row`, `moved`, `key_only_since`, `delta`, `more`."""
     exact = F.col("exact_ts")
@@ -113,9 +110,9 @@ def _last_changes(entries: RowEntries, time: Column, rank: Column, *more: Column
     has_columns = F.col("key_only_since").isNull()
     order = F.struct(time, rank, has_columns, batch, "topic", "partition", offset, "row", "entry.rank")
     more = (F.sum("entry.sign").alias("delta"), *more)
-    if not entries.partial:
-        return _last_images(entries.frame, order, *more)
-    full, partial = (entries.frame.where(condition) for condition in ("NOT partial", "partial"))
+    if "partial" not in entries.columns:
+        return _last_images(entries, order, *more)
+    full, partial = (entries.where(condition) for condition in ("NOT partial", "partial"))
     return _last_images(full, order, *more).unionByName(_folded_images(partial, order, *more))
 
 

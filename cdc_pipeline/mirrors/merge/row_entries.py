@@ -51,18 +51,11 @@ class RowSet:
         return self.identity.keyless
 
 
-@dataclass(frozen=True)
-class RowEntries:
-    """The effects of changes on row identities."""
+def row_entries(changes: DataFrame, row_sets: Iterable[RowSet]) -> DataFrame:
+    """The effects of the changes on row identities: one row per write or delete of an identity (`_ENTRIES`).
 
-    frame: DataFrame
-    """One row per write or delete of an identity (`_ENTRIES`)."""
-    partial: bool
-    """Some changes lack columns."""
-
-
-def row_entries(changes: DataFrame, row_sets: Iterable[RowSet]) -> RowEntries:
-    """The effects of the changes on row identities."""
+    They have the column `partial` if some changes may lack columns.
+    """
     sets = list(row_sets)
     canonical = list(dict.fromkeys(item.identity for item in sets if not item.identity.is_plain))
     numbers = {identity: number for number, identity in enumerate(canonical)}
@@ -93,7 +86,7 @@ def row_entries(changes: DataFrame, row_sets: Iterable[RowSet]) -> RowEntries:
     )
     if any(item.soft_delete for item in sets):
         entries = entries.withColumn("after", F.expr(_LAST_IMAGE))
-    return RowEntries(entries, any(item.partial for item in sets))
+    return entries if any(item.partial for item in sets) else entries.drop("partial")
 
 
 def _identity(texts: str, identities: Sequence[Identity]) -> Column:

@@ -109,6 +109,7 @@ def typed_rows(net: DataFrame, target: Target) -> DataFrame:
     replaces_row = balanced(operator.and_, (cell.has for cell in cells if cell.has is not None), F.lit(True))
     is_complete = balanced(operator.and_, (cell.is_sent for cell in cells if cell.is_sent is not None), F.lit(True))
     has_full_image = F.when(F.col("deleted"), replaces_row).otherwise(F.col("key_only_since").isNull() | is_complete)
+    ambiguous = ambiguous_columns((cell.sent for cell in cells), target.time_zone)
     damaged = [cell.damaged for cell in cells if cell.damaged is not None]
     bad = [cell.bad for cell in cells]
     if target.keyless:
@@ -131,7 +132,7 @@ def typed_rows(net: DataFrame, target: Target) -> DataFrame:
         F.array_compact(F.array(*bad)).alias("bad"),
         balanced(operator.add, (cell.zero_dates for cell in cells), F.lit(0)).alias("zero_dates"),
         _texts(damaged).alias("damaged"),
-        _texts_or_none(ambiguous_columns((cell.sent for cell in cells), target.time_zone)).alias("ambiguous_times"),
+        (_texts(()) if ambiguous is None else ambiguous).alias("ambiguous_times"),
         "key",
         "after",
     )
@@ -219,17 +220,13 @@ def _texts(items: Collection[Column]) -> Column:
     return F.array_compact(F.array(*items).cast("array<string>"))
 
 
-def _texts_or_none(texts: Column | None) -> Column:
-    return F.expr("CAST(array() AS ARRAY<STRING>)") if texts is None else texts
-
-
 def with_generated(rows: DataFrame, target: Target) -> DataFrame:
     """`typed_rows` with `target.generated` columns computed where a row lacks them, NULL without `has_full_image`.
 
     Adds `doubtful`: array of the generated columns whose value may differ from upstream's.
     """
     if not target.generated:
-        return rows.withColumn("doubtful", _texts_or_none(None))
+        return rows.withColumn("doubtful", _texts(()))
     schema = target.schema
     own = unused_name("row", schema.column_names)
     cells = {name: value_column(index) for index, name in enumerate(schema.column_names)}
