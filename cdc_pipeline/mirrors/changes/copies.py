@@ -63,9 +63,8 @@ def find_copies(
     """
     is_keyless = F.coalesce(F.size("key_names"), F.lit(0)) <= 0
     if tables:
-        is_keyless = F.struct("database", "table").isin(
-            [F.struct(F.lit(name.database), F.lit(name.table)) for name in tables]
-        )
+        names = (F.struct(F.lit(name.database).alias("database"), F.lit(name.table).alias("table")) for name in tables)
+        is_keyless = F.struct("database", "table").isin(list(names))
     suspects = changes if window.resolved_tso is None else changes.where(is_keyless)
     if window.resolved_tso is None and (earlier := _applied_since(changes, log, window)) is not None:
         suspects = suspects.select(*log.columns).unionByName(earlier)

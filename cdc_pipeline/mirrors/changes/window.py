@@ -52,8 +52,7 @@ class Window:
 
     def read_changes(self, lake: Lake) -> DataFrame:
         """`rows_in` of `change_log`."""
-        rows = read_unapplied(lake, self.after_tso, self.after, self.after_batch, self.last_batch)
-        return rows.where(self._is_below_end() & ~self._is_applied())
+        return self.rows_in(read_unapplied(lake, self.after_tso, self.after, self.after_batch, self.last_batch))
 
     def read_pending(self, lake: Lake) -> DataFrame:
         """The row changes of the batches so far that a later cut will apply."""
