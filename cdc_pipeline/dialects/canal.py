@@ -196,7 +196,6 @@ CANAL = Dialect(
     frozenset(
         {
             Trait.IN_LOG_ORDER,
-            Trait.NUMBERS_BATCHES,
             Trait.ABSENT_IS_DEFAULT,
             Trait.NAMES_TYPES_TWICE,
             Trait.DOUBLES_BACK_TICKS,

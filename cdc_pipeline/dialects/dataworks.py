@@ -149,5 +149,5 @@ DATAWORKS = Dialect(
     ),
     _columns,
     _types,
-    frozenset({Trait.NUMBERS_CHANGES, Trait.SPLITS_UPDATES, Trait.LOADS_FIRST, Trait.NEEDS_TYPES}),
+    frozenset({Trait.NUMBERS_CHANGES, Trait.LOADS_FIRST, Trait.NEEDS_TYPES}),
 )

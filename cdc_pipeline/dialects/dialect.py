@@ -35,13 +35,13 @@ class Trait(Enum):
 
     IN_LOG_ORDER = (
         "A partition is in binlog order, even where `es` steps back. "
-        "Across partitions `ts` orders the changes, then `message_id`."
+        "Across partitions `ts` orders the changes, then `message_id`, the number of the encoder's batch. "
+        "The numbers restart with the encoder, and a batch may be sent twice."
     )
-    NUMBERS_BATCHES = (
-        "`message_id` numbers the encoder's batches. It restarts with the encoder, and a batch may be sent twice."
+    NUMBERS_CHANGES = (
+        "`commit_ts` is a sequence number that orders all partitions. It is not a time; `es` is. "
+        "An UPDATE may arrive as two records with one number, one per image."
     )
-    NUMBERS_CHANGES = "`commit_ts` is a sequence number that orders all partitions. It is not a time; `es` is."
-    SPLITS_UPDATES = "An UPDATE may arrive as two records with the same `commit_ts`, one per image."
     RESTARTS_FROM_CHECKPOINT = (
         "A restart sends everything above the checkpoint again, including changes of a commit that was sent in part."
     )

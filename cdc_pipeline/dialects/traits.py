@@ -34,10 +34,10 @@ def has_trait(trait: Trait) -> Column:
     return F.col("dialect") == names[0] if len(names) == 1 else F.col("dialect").isin(*names)
 
 
-def trait_sql(trait: Trait, column: str = "dialect") -> str:
-    """SQL of whether the dialect in `column` has the trait."""
+def trait_sql(trait: Trait) -> str:
+    """SQL of `has_trait`."""
     names = ", ".join(f"'{name}'" for name in dialects_with_trait(trait))
-    return f"{column} = {names}" if len(dialects_with_trait(trait)) == 1 else f"{column} IN ({names})"
+    return f"dialect = {names}" if len(dialects_with_trait(trait)) == 1 else f"dialect IN ({names})"
 
 
 def statement_quotings(event: Row) -> tuple[Quoting, ...]:

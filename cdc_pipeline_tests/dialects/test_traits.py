@@ -27,14 +27,13 @@ _DOCUMENT = Path(__file__).parents[2] / "docs" / "dialects.md"
 _TRAITS: dict[str, set[Trait]] = {
     "canal": {
         Trait.IN_LOG_ORDER,
-        Trait.NUMBERS_BATCHES,
         Trait.ABSENT_IS_DEFAULT,
         Trait.NAMES_TYPES_TWICE,
         Trait.DOUBLES_BACK_TICKS,
         Trait.READS_TEXT_AS_UTF8,
         Trait.OMITS_NULLS,
     },
-    "dataworks": {Trait.NUMBERS_CHANGES, Trait.SPLITS_UPDATES, Trait.LOADS_FIRST, Trait.NEEDS_TYPES},
+    "dataworks": {Trait.NUMBERS_CHANGES, Trait.LOADS_FIRST, Trait.NEEDS_TYPES},
     "ticdc": {Trait.FROM_TIDB, Trait.RESTARTS_FROM_CHECKPOINT},
 }
 _IN_QUOTES = re.compile(r"['\"`]({})['\"`]".format("|".join(_TRAITS)))
@@ -60,7 +59,6 @@ def test_a_name_that_is_of_no_dialect_has_no_trait() -> None:
 
 def test_trait_in_sql() -> None:
     assert trait_sql(Trait.IN_LOG_ORDER) == "dialect = 'canal'"
-    assert trait_sql(Trait.FROM_TIDB, "bound.dialect") == "bound.dialect = 'ticdc'"
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ n-th in an earlier one. A row below a watermark that came before it is a deliver
 DataWorks, whose sequence number identifies it.
 
 Where the messages do not show whether equal rows without a key are copies, the table gets a gap: rows on both sides of a
-pause, rows of Canal with an older `es` than the rows between them, and rows of a batch that may be a retry.
+pause, rows of Canal with an older `es` than the rows between them, and rows of a batch and the next one, which may be a
+retry (canal-facts 50).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window as Over
@@ -25,11 +25,9 @@ from cdc_pipeline.mirrors.changes.deliveries import (
     PARTITION,
     ROW_POSITION,
     image_hash,
-    retried_batches,
     sent_records,
     with_deliveries,
 )
-from cdc_pipeline.mirrors.changes.row_filters import is_in_tables
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
@@ -41,21 +39,13 @@ if TYPE_CHECKING:
 
 _CHANGE = ("database", "table", "op", "time", "images")
 """Equal in all copies of a change. `time`: `es`, or the number of DataWorks. `images`: the `image_hash` of both images."""
+_RETRY_MS = 90
+"""Canal waits 100 ms before it resends a batch under the next number (canal-facts 50)."""
 _UNSURE = Gap(
     GapKind.UNKNOWN_DUPLICATES,
     "equal rows arrived more than once, as redeliveries or as separate rows; the messages do not show which: compare the "
     "table with upstream",
 )
-
-
-@dataclass(frozen=True)
-class Copies:
-    """The copies among the row changes of a cut."""
-
-    positions: DataFrame | None = None
-    """The positions (`ROW_POSITION`) of the copies; None if no change occurs more than once."""
-    gaps: dict[TableName, Gap] = field(default_factory=dict)
-    """A gap for each table with equal changes that may or may not be copies."""
 
 
 def find_copies(
@@ -64,14 +54,17 @@ def find_copies(
     table: Callable[[str], DataFrame],
     window: Window,
     tables: Collection[TableName] = (),
-) -> Copies:
-    """The copies among `changes`. With TSOs only keyless rows are searched: those whose messages name no key, or those of
-    `tables` if given.
+) -> tuple[DataFrame, dict[TableName, Gap]] | None:
+    """The positions (`ROW_POSITION`) of the copies among `changes`, and a gap for each table with equal changes that may or
+    may not be copies. None if no change occurs more than once.
 
-    `log`: all of `change_log`. `table` returns `watermarks` or `ddl_history`; it is called only if a change occurs more than
-    once.
+    With TSOs only keyless rows are searched: those whose messages name no key, or those of `tables` if given. `log`: all of
+    `change_log`. `table` returns `watermarks` or `ddl_history`; it is called only if a change occurs more than once.
     """
-    is_keyless = is_in_tables(tables) if tables else F.coalesce(F.size("key_names"), F.lit(0)) <= 0
+    is_keyless = F.coalesce(F.size("key_names"), F.lit(0)) <= 0
+    if tables:
+        names = (F.struct(F.lit(name.database).alias("database"), F.lit(name.table).alias("table")) for name in tables)
+        is_keyless = F.struct("database", "table").isin(list(names))
     suspects = changes if window.resolved_tso is None else changes.where(is_keyless)
     if window.resolved_tso is None and (earlier := _applied_since(changes, log, window)) is not None:
         suspects = suspects.select(*log.columns).unionByName(earlier)
@@ -81,6 +74,7 @@ def find_copies(
         "dialect",
         "exact_ts",
         "message_id",
+        "ts",
         *_CHANGE[:-2],
         F.when(has_trait(Trait.NUMBERS_CHANGES), F.col("commit_ts")).otherwise(F.col("es")).alias("time"),
         image_hash("before", "after").alias("images"),
@@ -88,14 +82,14 @@ def find_copies(
     )
     repeated = suspects.groupBy(*_CHANGE).agg(F.count("*").alias("number")).where("number > 1")
     if repeated.isEmpty():
-        return Copies()
+        return None
     # the steps below read these several times
     equal = suspects.join(repeated.drop("number"), list(_CHANGE), "left_semi").localCheckpoint()
     span = equal.agg(F.min("batch_id").alias("oldest"), F.max("exact_ts").alias("exact")).first()
     assert span is not None
     decoded = F.col("batch_id").between(span["oldest"], window.last_batch)
     # batches of Canal are compared over the whole topic, the rows of other encoders by table
-    canal, streams = has_trait(Trait.NUMBERS_BATCHES), [*PARTITION, "database", "table"]
+    canal, streams = has_trait(Trait.IN_LOG_ORDER), [*PARTITION, "database", "table"]
     topics, tables_of = (F.broadcast(equal.select(*names).distinct()) for names in (["topic"], streams))
     near = [frame.where(decoded & canal).join(topics, ["topic"], "left_semi") for frame in (log, table("ddl_history"))]
     others = log.where(decoded & ~canal).join(tables_of, streams, "left_semi")
@@ -103,17 +97,14 @@ def find_copies(
     if span["exact"]:
         records = _with_lateness(records, table("watermarks").where(F.col("batch_id") <= window.last_batch))
     records = with_deliveries(records)
-    retried = F.broadcast(retried_batches(records).withColumn("retried", F.lit(True)))
     found = records.select(*ROW_POSITION, "is_late", "delivery", "pauses", "waits", "is_behind")
-    rows = equal.join(found, list(ROW_POSITION)).join(retried, ["topic", "message_id"], "left").localCheckpoint()
-    return Copies(_copies(rows), _gaps(rows))
+    rows = equal.join(found, list(ROW_POSITION)).localCheckpoint()
+    return _copies(rows), _gaps(rows)
 
 
 def _applied_since(changes: DataFrame, log: DataFrame, window: Window) -> DataFrame | None:
     """The rows of earlier cuts that Canal or DataWorks may have sent again with a new clock: none is older upstream than
     the oldest of `changes`. What TiCDC resends has its former time and is late."""
-    if window.is_first:
-        return None
     found = changes.where("at <> commit_ts").agg(F.min("commit_ts").alias("oldest")).first()
     if found is None or found["oldest"] is None:
         return None
@@ -141,9 +132,14 @@ def _copies(rows: DataFrame) -> DataFrame:
 
 def _gaps(rows: DataFrame) -> dict[TableName, Gap]:
     one_delivery = [*_CHANGE, *PARTITION, "delivery"]
+    by_offset = Over.partitionBy(*one_delivery).orderBy("offset", "row")
+    previous = {name: F.lag(name).over(by_offset) for name in ("message_id", "ts")}
+    is_retry = F.col("message_id") == previous["message_id"] + 1
+    is_retry &= has_trait(Trait.IN_LOG_ORDER) & (F.col("ts") - previous["ts"] >= _RETRY_MS)
     unsure = (F.min("waits") < F.max("waits")) | (F.min("is_behind") < F.max("is_behind"))
-    unsure |= F.coalesce(F.max("retried"), F.lit(False)) & (F.count("*") > 1)
-    found = rows.where("keyless AND NOT is_late").groupBy(*one_delivery).agg(unsure.alias("unsure")).where("unsure")
+    unsure |= F.bool_or("is_retry")
+    found = rows.where("keyless AND NOT is_late").withColumn("is_retry", F.coalesce(is_retry, F.lit(False)))
+    found = found.groupBy(*one_delivery).agg(unsure.alias("unsure")).where("unsure")
     return {
         TableName(row["database"], row["table"]): _UNSURE
         for row in found.select("database", "table").distinct().collect()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.mirrors.changes.copies import find_copies
 from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
-from cdc_pipeline.mirrors.changes.segments import NO_EVIDENCE, Evidence, find_evidence, with_segments
+from cdc_pipeline.mirrors.changes.segments import Evidence, find_evidence, with_segments
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mysql.model.table import TableName
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.changes.segments import ColumnsOf, UnknownOrder
+    from cdc_pipeline.mirrors.changes.segments import ColumnsOf
     from cdc_pipeline.mirrors.changes.window import Window
+    from cdc_pipeline.positions import Position
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class RowSelection:
 
     events: tuple[DdlEvent, ...] = ()
     """The statements that divide each table's rows into segments, in stream order."""
-    evidence: Evidence = NO_EVIDENCE
+    evidence: Evidence = ()
     """The segments of rows whose position leaves them open, for `events`."""
     keyless: tuple[TableName, ...] = ()
     """Tables whose mirrors may have no key though their messages name one."""
@@ -43,8 +44,8 @@ class CutRows:
     - `copies`: the positions (`ROW_POSITION`) of those that were sent before; None if there are none
     - `changes`: the others, with `segment`
     - `selection`: the given selection, with the evidence that planning found
-    - `doubts`: the rows whose order against a statement is unknown; set by planning only
-    - `gaps`: of tables with rows that may be copies; set by planning only
+    - `doubts`: a gap for each statement whose order against some rows is unknown; set by planning only
+    - `gaps`: of tables with rows that may be copies
 
     `log` is `change_log` with the names of mirrors, `inside` its rows in the window. `table` loads another table of the
     pipeline. `columns_of`: given while planning.
@@ -61,15 +62,18 @@ class CutRows:
         columns_of: ColumnsOf | None = None,
     ) -> None:
         self._window, self._log, self._table = window, log, table
-        self._planning = columns_of is not None
-        self.selection = selection
-        self.doubts: tuple[UnknownOrder, ...] = ()
+        self.doubts: dict[Position, Gap] = {}
         self.gaps: dict[TableName, tuple[Gap, ...]] = {}
         self.delivered = inside.persist()
         self._cached: list[DataFrame] = []
         self.copies: DataFrame | None = None
         try:
-            self.changes = self._with_segments(self._without_copies(self.delivered), columns_of)
+            changes = self._without_copies(self.delivered)
+            if columns_of is not None:
+                evidence, self.doubts = find_evidence(changes, selection.events, columns_of)
+                selection = replace(selection, evidence=evidence)
+            self.selection = selection
+            self.changes = with_segments(changes, selection.events, selection.evidence)
             if selection.keyless:
                 self.drop_copies(selection.keyless)
         except BaseException:
@@ -84,21 +88,14 @@ class CutRows:
 
     def _without_copies(self, changes: DataFrame, tables: Collection[TableName] = ()) -> DataFrame:
         found = find_copies(changes, self._log, self._table, self._window, tables)
-        if found.positions is None:
+        if found is None:
             return changes
-        for name, gap in found.gaps.items() if self._planning else ():
-            self.gaps[name] = (*self.gaps.get(name, ()), gap)
-        copies = found.positions.persist()
+        copies, gaps = found[0].persist(), found[1]
         self._cached.append(copies)
+        for name, gap in gaps.items():
+            self.gaps[name] = (*self.gaps.get(name, ()), gap)
         self.copies = copies if self.copies is None else self.copies.unionByName(copies)
         return changes.join(copies, list(ROW_POSITION), "left_anti")
-
-    def _with_segments(self, changes: DataFrame, columns_of: ColumnsOf | None) -> DataFrame:
-        selection = self.selection
-        if columns_of is not None:
-            evidence, self.doubts = find_evidence(changes, selection.events, columns_of)
-            self.selection = selection = replace(selection, evidence=evidence)
-        return with_segments(changes, selection.events, selection.evidence)
 
     def close(self) -> None:
         """Frees the cached DataFrames."""

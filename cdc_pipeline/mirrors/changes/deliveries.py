@@ -32,8 +32,6 @@ RESTART_MS = 1000
 """A restart takes at least this long."""
 WAIT_MS = 100
 """Messages of one transaction are built within milliseconds. After this time a part of it may be sent again."""
-RETRY_MS = 90
-"""Canal waits 100 ms before it resends a batch (canal-facts 50)."""
 _SENT = (*POSITION, "exact_ts", "commit_ts", "at", "ts", "message_id", "dialect", "database", "table")
 
 
@@ -52,14 +50,9 @@ def _with_null_flag(entry: Column) -> Column:
 
 
 def sent_records(log: DataFrame, statements: DataFrame) -> DataFrame:
-    """One row per row change and statement: its position, times, `dialect`, table, and `change`, equal in all copies."""
-    names = [*_SENT, *source_columns(log)]
-    content = F.xxhash64("database", "table", "op", "commit_ts", image_hash("before", "after"))
-    rows = log.select(*names, "row", content.alias("change"))
-    text = F.xxhash64("database", "table", "sql", "commit_ts")
-    return rows.unionByName(
-        statements.select(*_SENT, F.lit(0).alias("row"), text.alias("change")), allowMissingColumns=True
-    )
+    """One row per row change and statement: its position, times, `dialect` and table."""
+    rows = log.select(*_SENT, *source_columns(log), "row")
+    return rows.unionByName(statements.select(*_SENT, F.lit(0).alias("row")), allowMissingColumns=True)
 
 
 def with_deliveries(records: DataFrame) -> DataFrame:
@@ -68,17 +61,16 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     - `delivery` array: equal for records of one delivery of a table in its partition, pauses aside
     - `pauses` bigint: how many pauses precede the record, itself included; `waits` bigint: the same for shorter ones
     - `is_behind` boolean: the partition of Canal has a greater `es` before the record
-    - `begins_batch` boolean: the first record of a batch of Canal in its partition
 
     `is_late`: a watermark at or above the record came before it. Such records say nothing about others.
     """
-    names, canal, is_numbered = records.columns, has_trait(Trait.NUMBERS_BATCHES), F.col("message_id").isNotNull()
+    names, canal, is_numbered = records.columns, has_trait(Trait.IN_LOG_ORDER), F.col("message_id").isNotNull()
     stream = F.when(~canal, F.struct("database", "table", *source_columns(records), "is_late"))
     by_offset = Over.partitionBy(*PARTITION, "stream").orderBy("offset", "row")
     by_clock = Over.partitionBy("topic").orderBy("at", *ROW_POSITION[1:])
     before, before_by_clock = (over.rowsBetween(Over.unboundedPreceding, -1) for over in (by_offset, by_clock))
     records = records.withColumn("stream", stream)
-    previous = {name: F.lag(name).over(by_offset) for name in ("at", "commit_ts", "ts", "message_id")}
+    previous = {name: F.lag(name).over(by_offset) for name in ("at", "commit_ts", "ts")}
     same_commit = has_trait(Trait.RESTARTS_FROM_CHECKPOINT) & (F.col("commit_ts") == previous["commit_ts"])
     waited = F.col("ts") - previous["ts"]
     records = records.withColumns(
@@ -89,7 +81,6 @@ def with_deliveries(records: DataFrame) -> DataFrame:
             "pause": same_commit & (waited >= RESTART_MS),
             "wait": same_commit & (waited >= WAIT_MS),
             "is_behind": F.coalesce(canal & (F.col("commit_ts") < F.max("commit_ts").over(before)), F.lit(False)),
-            "begins_batch": canal & is_numbered & ~F.col("message_id").eqNullSafe(previous["message_id"]),
         }
     )
     resent_to = F.last(F.when(F.col("steps_back"), F.col("newest")), ignorenulls=True).over(by_offset)
@@ -106,22 +97,8 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     delivery = (has_tso, steps, _count("es_steps_back").over(by_offset), _count("restarts").over(by_clock))
     sums = {f"{name}s": _count(name).over(by_offset) + _count("again").over(by_clock) for name in ("pause", "wait")}
     records = records.withColumns({"delivery": F.array(*delivery), **sums})
-    return records.select(*names, "delivery", *sums, "is_behind", "begins_batch")
+    return records.select(*names, "delivery", *sums, "is_behind")
 
 
 def _count(flag: str) -> Column:
     return F.sum(F.coalesce(F.col(flag), F.lit(False)).cast("int"))
-
-
-def retried_batches(records: DataFrame) -> DataFrame:
-    """The batches of Canal that begin like the batch before them in their partition and have the next number: `topic`,
-    `message_id`. Either Canal resent a batch that was not acknowledged (canal-facts 50), or the same happened twice.
-
-    `records`: those of `with_deliveries`.
-    """
-    by_offset = Over.partitionBy(*PARTITION).orderBy("offset")
-    previous = {name: F.lag(name).over(by_offset) for name in ("change", "message_id", "ts")}
-    repeats = (F.col("change") == previous["change"]) & (F.col("message_id") == previous["message_id"] + 1)
-    repeats &= F.col("ts") - previous["ts"] >= RETRY_MS
-    firsts = records.where("begins_batch").withColumn("repeats", repeats)
-    return firsts.where("repeats").select("topic", "message_id").distinct()

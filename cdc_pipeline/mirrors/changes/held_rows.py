@@ -9,13 +9,12 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.tables.ddl_history import APPLIED
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
-from cdc_pipeline.spark.small_frames import small_frame, small_table
+from cdc_pipeline.spark.small_frames import small_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-    from cdc_pipeline.mysql.model.table import TableName
 
 _APPROVALS = "ddl_approvals"
 _APPROVALS_SCHEMA = "topic STRING, `partition` INT, `offset` BIGINT, run_id STRING, approved_at TIMESTAMP"
@@ -51,17 +49,8 @@ def count_held_rows(changes: DataFrame, held_from: Mapping[TableName, int]) -> d
     `segment`."""
     if not held_from:
         return {}
-    bounds = small_frame(
-        changes.sparkSession,
-        [(name.database, name.table, first) for name, first in held_from.items()],
-        "`database` STRING, `table` STRING, first INT",
-    )
-    rows = (
-        changes.join(F.broadcast(bounds), ["database", "table"])
-        .where(F.col("segment") >= F.col("first"))
-        .groupBy("database", "table")
-        .count()
-        .collect()
-    )
-    counts = {(row["database"], row["table"]): row["count"] for row in rows}
-    return {name: counts.get((name.database, name.table), 0) for name in held_from}
+    held = dict.fromkeys(held_from, 0)
+    for database, table, segment, count in changes.groupBy("database", "table", "segment").count().collect():
+        if (name := TableName(database, table)) in held and segment >= held_from[name]:
+            held[name] += count
+    return held

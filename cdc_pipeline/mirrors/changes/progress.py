@@ -26,13 +26,15 @@ from cdc_pipeline.positions import Position
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from pyspark.sql import DataFrame
+
     from cdc_pipeline.lake.file_statistics import Condition
     from cdc_pipeline.lake.lake import Lake
 
 
 _BATCH_COLUMNS = ("batch_id", "offsets", "row_changes", "exact_ts", "ended", "heartbeats")
-SETTLE_MS = 1000
-"""Without watermarks: how far the partitions of a topic may be apart while it has new records."""
+_SETTLE = 1000 << TSO_SHIFT
+"""Without watermarks: how far the partitions of a topic may be apart while it has new records (1 s)."""
 
 
 @dataclass(frozen=True)
@@ -179,36 +181,41 @@ def with_ends(
     statements = lake.read("ddl_history").where(F.col("batch_id") <= found.last_batch)
     of_new = F.when(F.col("batch_id") > published.last_batch, F.col("at"))
     columns = ["topic", "at", "batch_id"]
-    rows = changes.select(*columns).unionByName(statements.select(*columns))
-    by_topic = rows.where("at IS NOT NULL").groupBy("topic")
-    spans = {
-        row["topic"]: row for row in by_topic.agg(F.max("at").alias("newest"), F.min(of_new).alias("oldest")).collect()
-    }
-    newest = {topic: row["newest"] for topic, row in spans.items()}
-    oldest = {topic: row["oldest"] for topic, row in spans.items() if row["oldest"] is not None}
-    is_open = any(at >= published.ends.get(topic, 0) for topic, at in newest.items())
+    by_topic = (
+        changes.select(*columns).unionByName(statements.select(*columns)).where("at IS NOT NULL").groupBy("topic")
+    )
+    spans = by_topic.agg(F.max("at").alias("newest"), F.min(of_new).alias("oldest")).collect()
+    oldest = {row["topic"]: row["oldest"] for row in spans if row["oldest"] is not None}
+    ends = dict(published.ends)
+    is_open = any(row["newest"] >= ends.get(row["topic"], 0) for row in spans)
     busy = unread() if is_open else ()
-    second = SETTLE_MS << TSO_SHIFT
-    ends = {topic: at - second if busy is None or topic in busy else at + 1 for topic, at in newest.items()}
-    ends = {topic: max(end, published.ends.get(topic, 0)) for topic, end in {**published.ends, **ends}.items()}
+    for row in spans:
+        topic, at = row["topic"], row["newest"]
+        end = at - _SETTLE if busy is None or topic in busy else at + 1
+        ends[topic] = max(end, ends.get(topic, 0))
     if (busy is None or busy) and len(ends) > 1:
-        # threads of Canal build the topics of a batch, so that a statement may have a lower `ts` than rows before it in
-        # another topic (canal-facts 49): it waits until that topic has passed it
-        inside = F.col("message_id").isNotNull() & is_below(None, ends) & ~is_below(None, published.ends)
-        for row in statements.where(inside).select("topic", "at").collect():
-            others = (end for topic, end in ends.items() if topic != row["topic"] and (busy is None or topic in busy))
-            if any(end <= row["at"] + second for end in others):
-                ends[row["topic"]] = min(ends[row["topic"]], row["at"])
+        _hold_statements(statements, ends, published.ends, set(ends if busy is None else busy))
     return replace(found, ends=ends, oldest=oldest)
 
 
+def _hold_statements(
+    statements: DataFrame, ends: dict[str, int], applied: Mapping[str, int], incomplete: set[str]
+) -> None:
+    """Lowers the `ends` of topics with a statement of Canal that the `incomplete` topics have not passed.
+
+    Threads of Canal build the topics of a batch, so that a statement may have a lower `ts` than rows before it in another
+    topic (canal-facts 49).
+    """
+    inside = F.col("message_id").isNotNull() & is_below(None, ends) & ~is_below(None, applied)
+    for topic, at in sorted(statements.where(inside).select("topic", "at").collect(), key=itemgetter("at")):
+        if any(ends[other] <= at + _SETTLE for other in (incomplete & ends.keys()) - {topic}):
+            ends[topic] = min(ends[topic], at)
+            incomplete.add(topic)
+
+
 def _newest_heartbeats(maps: Iterable[Mapping[str, int]], ended: Collection[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for heartbeats in maps:
-        for topic, ms in heartbeats.items():
-            if topic not in ended:
-                found[topic] = max(ms, found.get(topic, ms))
-    return found
+    in_order = sorted((ms, topic) for heartbeats in maps for topic, ms in heartbeats.items() if topic not in ended)
+    return {topic: ms for ms, topic in in_order}
 
 
 def _newest_watermarks(lake: Lake, least: int | None) -> dict[tuple[str, int], int]:

@@ -176,37 +176,26 @@ def _names_types_twice(group: RowGroup) -> bool:
 
 
 def _with_decimal_digits(groups: list[RowGroup], changes: DataFrame) -> list[RowGroup]:
-    unsized = [
+    wanted = {
         (group.name.database, group.name.table, group.segment, name)
         for group in groups
         for name, text in group.types.mysql_types.items()
         if type_or_text(text) == MySqlType("decimal", unsigned="unsigned" in text.lower())
-    ]
-    if not unsized:
-        return groups
-    wanted = small_frame(
-        changes.sparkSession, sorted(set(unsized)), "`database` STRING, `table` STRING, segment INT, `column` STRING"
-    )
-    text = F.regexp_replace(F.col("after")[F.col("column")], r"^[-+]?0*", "")
-    parts = F.split(text, r"\.")
-    seen = {
-        (row["database"], row["table"], row["segment"], row["column"]): (row["digits"], row["scale"])
-        for row in changes.join(F.broadcast(wanted), ["database", "table", "segment"])
-        .groupBy("database", "table", "segment", "column")
-        .agg(
-            F.coalesce(F.max(F.length(F.get(parts, F.lit(0)))), F.lit(0)).alias("digits"),
-            F.coalesce(F.max(F.length(F.get(parts, F.lit(1)))), F.lit(0)).alias("scale"),
-        )
-        .collect()
     }
-    return [replace(group, types=_with_seen_digits(group, seen)) for group in groups]
+    if not wanted:
+        return groups
+    place = ["database", "table", "segment"]
+    columns = small_frame(
+        changes.sparkSession, sorted(wanted), "`database` STRING, `table` STRING, segment INT, `column` STRING"
+    )
+    parts = F.split(F.regexp_replace(F.col("after")[F.col("column")], r"^[-+]?0*", ""), r"\.")
+    digits, scale = (F.coalesce(F.max(F.length(F.get(parts, F.lit(index)))), F.lit(0)) for index in (0, 1))
+    seen = changes.join(F.broadcast(columns), place).groupBy(*place, "column").agg(digits, scale).collect()
+    types = {tuple(row[:4]): f"decimal({max(row[4] + row[5], 1)},{row[5]})" for row in seen}
 
+    def sized(group: RowGroup) -> RowGroup:
+        place = group.name.database, group.name.table, group.segment
+        own = {name: types.get((*place, name), text) for name, text in group.types.mysql_types.items()}
+        return replace(group, types=replace(group.types, mysql_types=own))
 
-def _with_seen_digits(group: RowGroup, seen: dict[tuple[str, str, int, str], tuple[int, int]]) -> MessageTypes:
-    types = dict(group.types.mysql_types)
-    for name in types:
-        key = (group.name.database, group.name.table, group.segment, name)
-        if key in seen:
-            digits, scale = seen[key]
-            types[name] = f"decimal({max(digits + scale, 1)},{scale})"
-    return replace(group.types, mysql_types=types)
+    return list(map(sized, groups))

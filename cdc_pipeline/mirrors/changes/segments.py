@@ -7,55 +7,66 @@ A row with a TSO lies after a statement with a lower TSO. At the statement's own
 - Between partitions `at` decides, then the offset within one partition. Between two topics of one batch of Canal nothing
   decides: with `canal.mq.dynamicTopic` a thread per topic builds the messages (canal-facts 49).
 
-If the position does not decide, the columns of the row may (`segment_evidence`). Otherwise the table gets a gap
-(`UnknownOrder`).
+If the position does not decide, the columns of the row may (`SegmentFinder`). Otherwise the table gets a gap.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, trait_sql
 from cdc_pipeline.gaps import GapKind, statement_gap
-from cdc_pipeline.mirrors.changes.segment_evidence import SegmentFinder
 from cdc_pipeline.mirrors.model.ddl_events import SAME_BATCH_MS
+from cdc_pipeline.mysql.model.schema_changes import (
+    AddColumn,
+    AlterTable,
+    ChangeColumn,
+    CreateTable,
+    CreateTableLike,
+    DropColumn,
+    OfSourceTable,
+    PartitionRowsClause,
+    RenameColumn,
+    RenameTo,
+)
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.positions import BATCH_POSITION, BatchPosition
+from cdc_pipeline.positions import BATCH_POSITION, BatchPosition, Position
 from cdc_pipeline.spark.small_frames import small_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+    from cdc_pipeline.mysql.model.schema_changes import Clause, SchemaChange
 
     ColumnsOf = Callable[[TableName], frozenset[str] | None]
-    """Table → its columns in lower case (`segment_evidence.NO_TABLE`: there is none); None if they are unknown."""
+    """Table → its columns in lower case (`NO_TABLE`: there is none); None if they are unknown."""
 
-_TABLE = ("database", "table")
-_BOUND = (
-    "commit_ts: BIGINT, at: BIGINT, exact: BOOLEAN, dialect: STRING, topic: STRING, `partition`: INT, `offset`: BIGINT, "
-    "ts: BIGINT, message_id: BIGINT"
-)
+Evidence: TypeAlias = tuple[tuple[BatchPosition, int, int], ...]
+"""The segments of rows whose position leaves them open: (position of the message, first segment in which the row can lie,
+segment in which it lies)."""
+NO_TABLE: frozenset[str] = frozenset()
+"""The columns of a table that does not exist. None stands for unknown columns."""
+_BOUND = "at: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT, ts: BIGINT, message_id: BIGINT"
 _BOUNDS = f"ARRAY<STRUCT<{_BOUND}>>"
 _OTHER_TOPIC_OF_BATCH = (
     f"topic <> bound.topic AND message_id = bound.message_id AND abs(ts - bound.ts) < {SAME_BATCH_MS}"
 )
 _SAME_PARTITION = "topic = bound.topic AND `partition` = bound.`partition`"
+_IN_LOG_ORDER = trait_sql(Trait.IN_LOG_ORDER)
 # Canal's clock, and the numbers of DataWorks, order what has the same time upstream
-_AT = f"if({trait_sql(Trait.IN_LOG_ORDER)}, at, commit_ts)"
+_AT = f"if({_IN_LOG_ORDER}, at, commit_ts)"
 # whether a row lies after a statement; NULL if its position does not decide
 _LIES_AFTER = (
-    "CASE WHEN exact_ts OR bound.exact THEN commit_ts > bound.commit_ts "
-    f"WHEN {trait_sql(Trait.IN_LOG_ORDER)} AND {_SAME_PARTITION} THEN `offset` > bound.`offset` "
-    f"WHEN {trait_sql(Trait.IN_LOG_ORDER)} AND {_OTHER_TOPIC_OF_BATCH} THEN NULL "
-    f"WHEN {_AT} <> bound.at THEN {_AT} > bound.at "
+    f"CASE WHEN {_IN_LOG_ORDER} AND {_SAME_PARTITION} THEN `offset` > bound.`offset` "
+    f"WHEN {_IN_LOG_ORDER} AND {_OTHER_TOPIC_OF_BATCH} THEN NULL "
+    f"WHEN exact_ts OR {_AT} <> bound.at THEN {_AT} > bound.at "
     f"WHEN {_SAME_PARTITION} THEN `offset` > bound.`offset` END"
 )
 # `lies_after` has _LIES_AFTER for each statement. The first and the last segment in which a row can lie:
@@ -65,47 +76,14 @@ _HIGH = (
 )
 
 
-@dataclass(frozen=True)
-class UnknownOrder:
-    """Row changes of a table whose order against a statement is unknown."""
-
-    name: TableName
-    statement: DdlEvent
-    changes: int
-    """How many there are."""
-    first: BatchPosition
-    """The position of the first one."""
-
-    @property
-    def gap(self) -> Gap:
-        """The gap that the table gets."""
-        _, topic, partition, offset = self.first
-        message = (
-            f"{self.changes} row change(s), the first at {topic}/{partition}@{offset}, have the same time as a statement in "
-            "another partition; the messages do not show which came first"
-        )
-        return statement_gap(GapKind.UNSURE_ORDER, message, self.statement.position)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The segments of rows whose position leaves them open."""
-
-    segments: tuple[tuple[BatchPosition, int, int], ...] = ()
-    """(position of the message, first segment in which the row can lie, segment in which it lies)"""
-
-
-NO_EVIDENCE = Evidence()
-
-
-def with_segments(changes: DataFrame, events: Iterable[DdlEvent], evidence: Evidence = NO_EVIDENCE) -> DataFrame:
+def with_segments(changes: DataFrame, events: Iterable[DdlEvent], evidence: Evidence = ()) -> DataFrame:
     """Adds `segment`: how many statements about its table lie before a row, by its position or by the evidence."""
     placed = _with_segment_range(changes, _events_by_table(events))
-    if not evidence.segments:
-        return placed.withColumn("segment", F.col("low")).drop("low", "high")
+    if not evidence:
+        return placed.withColumnRenamed("low", "segment").drop("high")
     small = small_frame(
         changes.sparkSession,
-        [(*message, low, segment) for message, low, segment in evidence.segments],
+        [(*message, low, segment) for message, low, segment in evidence],
         "batch_id BIGINT, topic STRING, `partition` INT, `offset` BIGINT, low INT, evident INT",
     )
     found = placed.join(F.broadcast(small), [*BATCH_POSITION, "low"], "left")
@@ -114,90 +92,159 @@ def with_segments(changes: DataFrame, events: Iterable[DdlEvent], evidence: Evid
 
 def find_evidence(
     changes: DataFrame, events: Sequence[DdlEvent], columns_of: ColumnsOf
-) -> tuple[Evidence, tuple[UnknownOrder, ...]]:
+) -> tuple[Evidence, dict[Position, Gap]]:
     """Collects the rows whose position leaves their segment open, and decides by their columns.
 
-    `columns_of` returns those of a table before these statements. Without TSOs it reads `changes`, which should be cached.
+    Returns also a gap for each statement whose order against a row remains unknown. `columns_of` returns the columns of a
+    table before these statements. Without TSOs this reads `changes`, which should be cached.
     """
     if all(event.exact_ts for event in events):
-        return NO_EVIDENCE, ()
+        return (), {}
     tables = _events_by_table(events)
     image = F.map_keys(F.coalesce("after", "before"))
     rows = (
         _with_segment_range(changes, tables)
         .where("high > low")
-        .groupBy(*_TABLE, "low", "high", *BATCH_POSITION, image.alias("columns"))
+        .groupBy("database", "table", "low", "high", *BATCH_POSITION, image.alias("columns"))
         .count()
         .collect()
     )
-    return _decide(rows, tables, columns_of) if rows else (NO_EVIDENCE, ())
-
-
-def _decide(
-    rows: list[Row], tables: Mapping[tuple[str, ...], list[DdlEvent]], columns_of: ColumnsOf
-) -> tuple[Evidence, tuple[UnknownOrder, ...]]:
-    finders = {
-        name: SegmentFinder(TableName(*name), tables[name], columns_of(TableName(*name)))
-        for name in {(row["database"], row["table"]) for row in rows}
-    }
+    names = {TableName(row["database"], row["table"]) for row in rows}
+    finders = {name: SegmentFinder(name, tables[name], columns_of(name)) for name in names}
     segments: dict[tuple[BatchPosition, int], int] = {}
-    doubtful: dict[tuple[tuple[str, str], int], list[tuple[BatchPosition, int]]] = defaultdict(list)
+    unordered: dict[Position, list[tuple[BatchPosition, int]]] = defaultdict(list)
     for row in rows:
-        name, message = (row["database"], row["table"]), _message(row)
+        name, message = TableName(row["database"], row["table"]), tuple(row[column] for column in BATCH_POSITION)
         segment, doubt = finders[name].locate(row["low"], row["high"], row["columns"])
         segments[message, row["low"]] = segment
         if doubt is not None:
-            doubtful[name, doubt].append((message, row["count"]))
-    doubts = tuple(
-        UnknownOrder(
-            TableName(*name),
-            tables[name][at],
-            sum(count for _, count in messages),
-            min(message for message, _ in messages),
-        )
-        for (name, at), messages in sorted(doubtful.items())
+            unordered[tables[name][doubt].position].append((message, row["count"]))
+    evidence = tuple((*place, segment) for place, segment in sorted(segments.items()))
+    return evidence, {statement: _gap(statement, found) for statement, found in sorted(unordered.items())}
+
+
+def _gap(statement: Position, rows: Sequence[tuple[BatchPosition, int]]) -> Gap:
+    """The gap of rows whose order against the statement is unknown: (position, number of row changes)."""
+    first = Position(*min(rows)[0][1:])
+    message = (
+        f"{sum(count for _, count in rows)} row change(s), the first at {first}, have the same time as a statement in "
+        "another partition; the messages do not show which came first"
     )
-    return Evidence(tuple((*place, segment) for place, segment in sorted(segments.items()))), doubts
-
-
-def _message(row: Row) -> BatchPosition:
-    return (row["batch_id"], row["topic"], row["partition"], row["offset"])
+    return statement_gap(GapKind.UNSURE_ORDER, message, statement)
 
 
 # ---- positions
 
 
-def _events_by_table(events: Iterable[DdlEvent]) -> dict[tuple[str, ...], list[DdlEvent]]:
-    found: dict[tuple[str, ...], list[DdlEvent]] = defaultdict(list)
+def _events_by_table(events: Iterable[DdlEvent]) -> dict[TableName, list[DdlEvent]]:
+    found: dict[TableName, list[DdlEvent]] = defaultdict(list)
     for event in events:
         for name in event.names():
-            found[name.database, name.table].append(event)
+            found[name].append(event)
     return found
 
 
-def _with_segment_range(changes: DataFrame, tables: Mapping[tuple[str, ...], list[DdlEvent]]) -> DataFrame:
+def _with_segment_range(changes: DataFrame, tables: Mapping[TableName, Sequence[DdlEvent]]) -> DataFrame:
     """Adds `low` and `high`: the first and the last segment in which a row can lie by its position."""
-    bounds = {name: [_bound(event) for event in events] for name, events in tables.items()}
-    placed = _join_bounds(changes, bounds)
-    if all(event.exact_ts for events in tables.values() for event in events):
-        low = F.expr("IF(bounds IS NULL, 0, size(filter(bounds, bound -> commit_ts > bound.commit_ts)))")
-        return placed.withColumns({"low": low, "high": low}).drop("bounds")
-    lies_after = F.expr(f"transform(bounds, bound -> {_LIES_AFTER})")
-    placed = placed.withColumn("lies_after", lies_after).withColumn("low", F.expr(_LOW))
+    if not tables:
+        return changes.withColumns({"low": F.lit(0), "high": F.lit(0)})
+    bounds = [(name.database, name.table, [_bound(event) for event in events]) for name, events in tables.items()]
+    small = small_frame(changes.sparkSession, bounds, f"`database` STRING, `table` STRING, bounds {_BOUNDS}")
+    placed = changes.join(F.broadcast(small), ["database", "table"], "left")
+    placed = placed.withColumn("lies_after", F.expr(f"transform(bounds, bound -> {_LIES_AFTER})"))
+    placed = placed.withColumn("low", F.expr(_LOW))
     high = F.when(F.col("bounds").isNull(), F.lit(0)).otherwise(F.expr(_HIGH))
     return placed.withColumn("high", high).drop("bounds", "lies_after")
 
 
 def _bound(event: DdlEvent) -> tuple[object, ...]:
     at = event.at if dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER) else event.commit_ts
-    return (event.commit_ts, at, event.exact_ts, event.dialect, *event.position, event.ts, event.message_id)
+    return (at, *event.position, event.ts, event.message_id)
 
 
-def _join_bounds(changes: DataFrame, bounds: Mapping[tuple[str, ...], list[tuple[object, ...]]]) -> DataFrame:
-    """Adds `bounds`: the position of each statement about the row's table; NULL if there is none."""
-    if not bounds:
-        return changes.withColumn("bounds", F.lit(None).cast(_BOUNDS))
-    names = "".join(f"`{column}` STRING, " for column in _TABLE)
-    rows = [(*name, found) for name, found in bounds.items()]
-    small = small_frame(changes.sparkSession, rows, f"{names}bounds {_BOUNDS}")
-    return changes.join(F.broadcast(small), list(_TABLE), "left")
+# ---- columns
+
+
+class SegmentFinder:
+    """Locates rows of one table among the statements about it (`events`, in order). `columns`: those before them, in lower
+    case."""
+
+    def __init__(self, name: TableName, events: Sequence[DdlEvent], columns: frozenset[str] | None) -> None:
+        self._columns = [columns]
+        self._matters: list[bool] = []
+        """Of each statement: whether it matters on which side of it a row lies, if the row fits both sides."""
+        for event in events:
+            missing = columns == NO_TABLE
+            self._matters.append(any(_change_matters(change, name, missing) for change in event.changes))
+            for change in event.changes:
+                columns = _columns_after(columns, change, name)
+            self._columns.append(columns)
+
+    def locate(self, low: int, high: int, columns: Iterable[str]) -> tuple[int, int | None]:
+        """Returns the segment of a row that lies between the segments `low` and `high`, and the index of the first statement
+        whose order against the row is unknown (None: the segment is certain).
+
+        The row lies where the table has its columns and the fewest others: a partial image lacks some
+        (binlog_row_image MINIMAL, NOBLOB).
+        """
+        names = frozenset(name.lower() for name in columns)
+        found = {at: self._columns[at] for at in range(low, high + 1)}
+        missing = {at: len((has or names) - names) for at, has in found.items() if has is None or names <= has}
+        if not missing:
+            return low, low
+        fitting = [at for at, number in missing.items() if number == min(missing.values())]
+        first, last = fitting[0], fitting[-1]
+        doubtful = next((at for at in range(first, last) if self._matters[at]), None)
+        return (last, None) if doubtful is None else (first, doubtful)
+
+
+def _columns_after(columns: frozenset[str] | None, change: SchemaChange, name: TableName) -> frozenset[str] | None:
+    names = change.names()
+    if isinstance(change, CreateTable) and change.name == name:
+        is_kept = change.if_not_exists and columns != NO_TABLE
+        return columns if is_kept else frozenset(column.name.lower() for column in change.schema.columns)
+    if name in (*names.added, *names.recovered):
+        return None
+    if name in names.removed:
+        return NO_TABLE
+    if not (isinstance(change, AlterTable) and change.name == name and columns):
+        return columns
+    added, dropped = set(), set()
+    for clause in change.clauses:
+        match clause:
+            case AddColumn():
+                added.add(clause.column.name)
+            case DropColumn():
+                dropped.add(clause.name)
+            case ChangeColumn():
+                added.add(clause.column.name)
+                dropped.add(clause.name)
+            case RenameColumn():
+                added.add(clause.new_name)
+                dropped.add(clause.name)
+    return (columns - {name.lower() for name in dropped}) | {name.lower() for name in added}
+
+
+def _change_matters(change: SchemaChange, name: TableName, missing: bool) -> bool:
+    """Whether the order of the statement and a row that fits both sides matters. `missing`: no table exists, so CREATE TABLE
+    IF NOT EXISTS creates one."""
+    if name not in change.names().touched:
+        return False
+    if isinstance(change, OfSourceTable):
+        change = change.change
+    if isinstance(change, AlterTable):
+        return any(map(_clause_matters, change.clauses))
+    if isinstance(change, (CreateTable, CreateTableLike)):
+        return missing or not change.if_not_exists
+    return True
+
+
+def _clause_matters(clause: Clause) -> bool:
+    """As `_change_matters`, for a clause of ALTER TABLE.
+
+    ADD and DROP of a column do not matter: a row that fits both sides is the same on both. Nor does another type, except
+    for the numbers of ENUM and SET, which mean nothing without the labels.
+    """
+    if isinstance(clause, ChangeColumn):
+        return clause.name.lower() != clause.column.name.lower() or clause.column.type.base in ("enum", "set")
+    return isinstance(clause, (RenameTo, RenameColumn, PartitionRowsClause))

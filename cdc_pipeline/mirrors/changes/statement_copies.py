@@ -68,7 +68,7 @@ def statement_identities(events: Iterable[DdlEvent], deliveries_of: DeliveriesOf
 
 
 def _has_batch_number(event: DdlEvent) -> bool:
-    return dialect_has_trait(event.dialect, Trait.NUMBERS_BATCHES)
+    return dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER)
 
 
 def _is_new(last: DdlEvent, event: DdlEvent, delivered: Sequence[DdlEvent]) -> bool:

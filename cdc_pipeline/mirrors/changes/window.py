@@ -37,11 +37,6 @@ class Window:
     before: Mapping[str, int] = field(default_factory=dict)
     """Topic → end of the cut, without watermarks."""
 
-    @property
-    def is_first(self) -> bool:
-        """Whether there is no cut before."""
-        return self.after_tso is None and not self.after
-
     def rows_in(self, frame: DataFrame) -> DataFrame:
         """The rows of `change_log` or `ddl_history` in this window."""
         return frame.where(self._is_inside())
@@ -57,8 +52,7 @@ class Window:
 
     def read_changes(self, lake: Lake) -> DataFrame:
         """`rows_in` of `change_log`."""
-        rows = read_unapplied(lake, self.after_tso, self.after, self.after_batch, self.last_batch)
-        return rows.where(self._is_below_end() & ~self._is_applied())
+        return self.rows_in(read_unapplied(lake, self.after_tso, self.after, self.after_batch, self.last_batch))
 
     def read_pending(self, lake: Lake) -> DataFrame:
         """The row changes of the batches so far that a later cut will apply."""

@@ -32,8 +32,8 @@ from cdc_pipeline.mirrors.cuts.quarantine import (
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
 from cdc_pipeline.mirrors.execution.step_runner import StepResult, StepResults, StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
-from cdc_pipeline.mirrors.merge.contested_keys import resolve_contested
-from cdc_pipeline.mirrors.merge.net_changes import net_changes, row_entries
+from cdc_pipeline.mirrors.merge.net_changes import net_changes, resolve_contested
+from cdc_pipeline.mirrors.merge.row_entries import row_entries
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
@@ -154,7 +154,7 @@ class CutExecution:
         """The results of the steps, and the number of net changes that they applied."""
         row_sets = {item.step: item for item in planned.row_sets}
         view = f"net_{uuid.uuid4().hex}"
-        entries = row_entries(changes, row_sets.values(), exact=planned.window.resolved_tso is not None)
+        entries = row_entries(changes, row_sets.values())
         with small_query(self.lake.spark, rows):
             net = net_changes(entries).persist()  # plans the query
             net_rows, contested = net.agg(F.count_if("counts"), F.count_if("contested")).first() or (0, 0)

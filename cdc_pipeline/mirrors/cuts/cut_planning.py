@@ -15,13 +15,13 @@ from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
 from cdc_pipeline.mirrors.changes.late_changes import NO_LATE_CHANGES, late_changes
 from cdc_pipeline.mirrors.changes.row_groups import contradiction_gaps, row_groups, with_types
-from cdc_pipeline.mirrors.changes.segment_evidence import NO_TABLE
+from cdc_pipeline.mirrors.changes.segments import NO_TABLE
 from cdc_pipeline.mirrors.changes.statement_copies import statement_deliveries
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
-from cdc_pipeline.mirrors.merge.net_changes import RowSet
+from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
 from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.steps import ApplyRows

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.merge.net_changes import RowSet
+    from cdc_pipeline.mirrors.merge.row_entries import RowSet
     from cdc_pipeline.mirrors.model.step_commits import CutCommits
 
 _StepInPlace: TypeAlias = (

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, append_once, commit_session, is_committed, stored_bytes
 from cdc_pipeline.mirrors.changes.dead_letters import value_dead_letters
-from cdc_pipeline.mirrors.merge.absent_columns import absent_defaults
 from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
+from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.merge.masked_values import folded_images, masked_cells, with_masks
 from cdc_pipeline.mirrors.merge.merge_rows import (
     Merged,
@@ -21,20 +22,20 @@ from cdc_pipeline.mirrors.merge.merge_rows import (
     merge_keyed,
     merge_keyless,
 )
-from cdc_pipeline.mirrors.merge.row_findings import row_findings
-from cdc_pipeline.mirrors.merge.typed_rows import RowEncoding, Target, typed_rows, with_generated
+from cdc_pipeline.mirrors.merge.typed_rows import Target, typed_rows, with_generated
 from cdc_pipeline.mirrors.model.masks import NULL
+from cdc_pipeline.mysql.types.local_times import local_time_gaps
+from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.jvm import allow_null_on_error
 from cdc_pipeline.spark.small_frames import is_small
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.merge.net_changes import RowSet
-    from cdc_pipeline.mirrors.merge.row_findings import RowFindings
+    from cdc_pipeline.mirrors.merge.row_entries import RowSet
     from cdc_pipeline.mirrors.model.step_commits import StepCommits
     from cdc_pipeline.mirrors.model.steps import ApplyRows
 
@@ -54,6 +55,10 @@ class RowCounts:
     """The result of an `ApplyRows` step."""
 
     merged: Merged = field(default_factory=Merged)
+    existing: int = 0
+    """Rows that an empty mirror has after the good rows are written."""
+    deletes: int = 0
+    """Number of row images of a keyless table that lose rows; 0 for a table with a key."""
     bad_rows: int = 0
     """Net changes with a value that its type cannot hold; they become dead letters."""
     rejected: int = 0
@@ -104,8 +109,8 @@ class RowMerger:
         session = commit_session(self.lake.spark, commit, whole_files=size <= SMALL_MIRROR, small=few)
         state = step.state
         computed = ComputedValues(allow_null_on_error(session), state) if state.computed_shown else None
-        target = Target(state, row_set.columns, row_set.keyless, computed)
-        rows, encoding, gaps = self._rows(session, step, row_set, target)
+        target, gaps = self._target(step, row_set, computed)
+        rows = self._rows(session, target, row_set)
         named = {gap.column for gap in state.gaps if gap.kind is GapKind.PARTIAL_IMAGES}
         absent = [name for name in step.absent if name not in named]
         if absent and (unknown := count_unknown_rows(session, path, rows, target, absent)):
@@ -113,54 +118,131 @@ class RowMerger:
                 f"{unknown} row(s) were updated without some columns and did not exist in the mirror under their key, so "
                 f"these columns are NULL: {', '.join(absent)}"
             )
-            gaps = (*gaps, Gap(GapKind.UNKNOWN_ROWS, message))
-        found = row_findings(rows, keyless=target.keyless)
-        result = _counts(found)
-        note_gaps(self._reject_bad_rows(rows, step, commits, found, gaps), commits(_DEAD_LETTERS))
-        good = rows.where("size(bad) = 0") if found.bad else rows
+            gaps.append(Gap(GapKind.UNKNOWN_ROWS, message))
+        result, found = _examined(rows, keyless=target.keyless)
+        gaps += found
+        if result.bad_rows:
+            gaps.append(self._reject_bad_rows(rows, step, commits, result.bad_rows))
+        note_gaps(gaps, commits(_DEAD_LETTERS))
+        good = rows.where("size(bad) = 0") if result.bad_rows else rows
         # without deletes the rows of a keyless table are appended without reading the mirror
-        if step.into_empty or (target.keyless and not found.deletes):
+        if step.into_empty or (target.keyless and not result.deletes):
             append_rows(path, good, target, commit)
-            result.merged = Merged(inserted=found.existing)
+            result.merged = Merged(inserted=result.existing)
         elif target.keyless:
             good = folded_images(good, len(state.schema.columns)) if NULL in dict(state.masks).values() else good
             result.merged = merge_keyless(session, path, good, target)
         else:
-            result.merged = merge_keyed(session, path, good, target, encoding)
+            result.merged = merge_keyed(session, path, good, target)
         return result
 
     def recount(self, step: ApplyRows, row_set: RowSet) -> RowCounts:
         """Counts the rows of a step that an earlier run of the cut has merged; `merged` is not known any more."""
-        target = Target(step.state, row_set.columns, row_set.keyless)
-        return _counts(row_findings(self._rows(self.lake.spark, step, row_set, target)[0], keyless=target.keyless))
+        target, _ = self._target(step, row_set, None)
+        return _examined(self._rows(self.lake.spark, target, row_set), keyless=target.keyless)[0]
 
-    def _rows(
-        self, session: SparkSession, step: ApplyRows, row_set: RowSet, target: Target
-    ) -> tuple[DataFrame, RowEncoding, tuple[Gap, ...]]:
-        """The typed, masked rows of the step, their encoding, and the gaps of absent columns without a known default."""
+    def _target(self, step: ApplyRows, row_set: RowSet, computed: ComputedValues | None) -> tuple[Target, list[Gap]]:
+        """The mirror of the step, and the gaps of absent columns without a known default."""
+        defaults, gaps = _absent_defaults(step, self.time_zone)
+        target = Target(
+            step.state,
+            row_set.columns,
+            row_set.keyless,
+            computed,
+            self.time_zone,
+            step.encodings,
+            {**dict.fromkeys(step.absent_in_deletes), **defaults},
+            step.generated,
+        )
+        return target, gaps
+
+    def _rows(self, session: SparkSession, target: Target, row_set: RowSet) -> DataFrame:
+        """The typed, masked rows of a step."""
         net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == row_set.step)
-        defaults, gaps = absent_defaults(target.schema, step.absent, self.time_zone, step.encodings)
-        absent = {**dict.fromkeys(step.absent_in_deletes), **defaults}
-        encoding = RowEncoding(self.time_zone, step.encodings, absent, step.generated)
-        rows = with_generated(typed_rows(net, target, encoding), target, encoding)
-        return with_masks(rows, masked_cells(step.state), self.salt), encoding, gaps
+        return with_masks(with_generated(typed_rows(net, target), target), masked_cells(target.state), self.salt)
 
-    def _reject_bad_rows(
-        self, rows: DataFrame, step: ApplyRows, commits: StepCommits, found: RowFindings, gaps: tuple[Gap, ...]
-    ) -> list[Gap]:
-        """Appends bad rows to `dead_letters`. Returns all gaps of the rows."""
-        gaps = (*gaps, *found.gaps)
-        if not found.bad:
-            return [*gaps]
+    def _reject_bad_rows(self, rows: DataFrame, step: ApplyRows, commits: StepCommits, bad: int) -> Gap:
+        """Appends the bad rows to `dead_letters`. Returns their gap."""
         part = commits(_DEAD_LETTERS)
         raw = self.lake.read("raw_topic_snapshot")
         commit = Commit(
             f"cdc:{self.lake.paths.pipeline}:bad_rows:{step.state.mirror_id}", part.version, dict(part.note)
         )
         append_once(value_dead_letters(rows, step.state, raw), self.lake.paths.table("dead_letters"), commit)
-        message = f"{found.bad} row(s) with values that their types cannot hold: see dead_letters"
-        return [*gaps, Gap(GapKind.BAD_VALUES, message)]
+        return Gap(GapKind.BAD_VALUES, f"{bad} row(s) with values that their types cannot hold: see dead_letters")
 
 
-def _counts(found: RowFindings) -> RowCounts:
-    return RowCounts(Merged(), found.bad, found.rejected, found.zero_dates)
+def _absent_defaults(step: ApplyRows, time_zone: str) -> tuple[dict[str, Column | None], list[Gap]]:
+    """The default of each absent column (None: unknown or NULL), and gaps for unknown ones.
+
+    All are None without a dialect whose INSERTs omit defaults.
+    """
+    schema, gaps = step.state.schema, list[Gap]()
+    defaults: dict[str, Column | None] = dict.fromkeys(step.absent)
+    omits = any(dialect_has_trait(dialect, Trait.ABSENT_IS_DEFAULT) for dialect, _ in step.encodings)
+    for name in step.absent if omits else ():
+        column = schema.find(name)
+        assert column is not None
+        try:
+            defaults[name] = default_value(column, schema, time_zone)[0] if column.has_constant_default else None
+        except ValueError as error:
+            gaps.append(Gap(GapKind.ABSENT_DEFAULT, f"of rows that came without it is NULL: {error}", name))
+    return defaults, gaps
+
+
+def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
+    """The counts and gaps of rows of `with_generated`, found in one query before they are written."""
+    existing = (
+        F.greatest("delta", F.lit(0)) if keyless else F.when(F.col("deleted") | F.col("update_only"), 0).otherwise(1)
+    )
+    good = F.size("bad") == 0
+    key_only = F.when(good & ~F.col("deleted"), F.col("key_only_since"))
+    unordered = F.when(F.col("order_unknown"), F.struct("_topic", "_partition", "_offset"))
+    counts = rows.agg(
+        F.count(F.when(~good, 1)).alias("bad"),
+        F.count(F.when(~good & F.col("counts"), 1)).alias("rejected"),
+        F.sum(F.when(good, existing)).alias("existing"),
+        (F.count_if(good & (F.col("delta") < 0)) if keyless else F.lit(0)).alias("deletes"),
+        F.sum("zero_dates").alias("zero"),
+        *(_distinct(name).alias(name) for name in ("damaged", "doubtful", "ambiguous_times")),
+        F.count_if("order_unknown").alias("unordered"),
+        F.min(unordered).alias("first_unordered"),
+        F.count(key_only).alias("key_only"),
+        F.min(key_only).alias("first_key_only"),
+    ).first()
+    assert counts is not None
+    result = RowCounts(
+        existing=counts["existing"] or 0,
+        deletes=counts["deletes"],
+        bad_rows=counts["bad"],
+        rejected=counts["rejected"],
+        zero_dates=counts["zero"] or 0,
+    )
+    return result, list(_gaps(counts))
+
+
+def _distinct(name: str) -> Column:
+    """The distinct items of an array column over all rows."""
+    return F.array_distinct(F.flatten(F.collect_set(F.when(F.size(name) > 0, F.col(name)))))
+
+
+def _gaps(counts: Row) -> Iterator[Gap]:
+    for name in sorted(counts["damaged"]):
+        yield Gap(GapKind.DAMAGED_TEXT, "the encoder has damaged its text", name)
+    for name in sorted(counts["doubtful"]):
+        yield Gap(GapKind.UNSURE_FORMULA, "values of some rows may differ from what upstream computes", name)
+    if counts["unordered"]:
+        yield Gap(
+            GapKind.UNSURE_ORDER,
+            f"{counts['unordered']} row(s) were changed in several partitions at the same time, the first at "
+            f"{Position(*counts['first_unordered'])}: the messages do not show which change was the last",
+        )
+    yield from local_time_gaps(counts["ambiguous_times"])
+    if counts["key_only"]:
+        first = counts["first_key_only"]
+        yield Gap(
+            GapKind.HANDLE_KEY_ONLY,
+            f"{counts['key_only']} row(s) were too large for a message and were sent with their handle key only, the first "
+            f"at {Position(*(first[name] for name in POSITION))}: their other columns keep the earlier values, or "
+            "are NULL if there were none",
+        )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.merge.typed_rows import RowEncoding, Target
+    from cdc_pipeline.mirrors.merge.typed_rows import Target
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Merged:
     deleted: int = 0
 
 
-def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target, encoding: RowEncoding) -> Merged:
+def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target) -> Merged:
     """Deletes and upserts by key. `spark`, also the session of `rows`, is the commit's own one (`delta.commit_session`).
 
     A row that lacks absent columns keeps the mirror's values of these, and of generated columns, unless it came from
@@ -46,9 +46,9 @@ def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target,
     """
     state, names = target.state, target.schema.column_names
     indexes = {name: index for index, name in enumerate(names)}
-    flags = {name: has_column(indexes[name]) for name in encoding.absent}
-    if encoding.absent:
-        flags |= dict.fromkeys(encoding.generated, "replaces_row")
+    flags = {name: has_column(indexes[name]) for name in target.absent}
+    if target.absent:
+        flags |= dict.fromkeys(target.generated, "replaces_row")
     kept = {
         name: f"CASE WHEN s.{flag} OR s.moved THEN s.{value_column(indexes[name])} ELSE t.{quoted(name)} END"
         for name, flag in flags.items()
@@ -76,7 +76,7 @@ def merge_keyed(spark: SparkSession, path: str, rows: DataFrame, target: Target,
 def count_unknown_rows(spark: SparkSession, path: str, rows: DataFrame, target: Target, absent: Collection[str]) -> int:
     """Number of rows that lack one of the `absent` columns, whose earlier value the mirror does not have under their key.
 
-    Rows that were sent with their handle key only are not counted: `row_findings` reports them.
+    Rows that were sent with their handle key only are not counted: `apply_rows` reports them.
     """
     names = target.schema.column_names
     has_all = " AND ".join(has_column(names.index(name)) for name in absent)

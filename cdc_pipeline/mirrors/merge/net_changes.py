@@ -4,73 +4,35 @@ Changes of a key are ordered by commit TSO. At the same TSO deletes precede upda
 encoder splits a key change into DELETE and INSERT, which may be in different partitions (ticdc-facts §3). Without TSOs the
 order is `es`, then (partition, offset); Canal's messages of one partition are in binlog order, which is the order of
 offsets. Of a redelivered change the first copy counts, so that a row's metadata does not depend on how the copies are
-spread over cuts. `contested_keys` orders the changes of a key that came in several partitions without TSOs.
+spread over cuts.
+
+Without TSOs, rows are distributed over partitions by their key, so that all writes of a key are in one partition, in order.
+Only an UPDATE of the key deletes it from another partition: that of the new key (canal-facts 48). Then `at` orders its
+changes, and in one moment of several partitions inserts minus deletes decide.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.traits import Trait, has_trait, trait_sql
-from cdc_pipeline.mirrors.merge.row_identity import Identity
-from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.spark.small_frames import small_frame
+from cdc_pipeline.dialects.traits import Trait, has_trait
+from cdc_pipeline.positions import POSITION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from pyspark.sql import Column, DataFrame, GroupedData, WindowSpec
 
-    from pyspark.sql import Column, DataFrame, GroupedData
-
-
-_ROW_SETS = (
-    "spellings MAP<STRING, STRING>, key_columns ARRAY<STRING>, identity INT, keyless BOOLEAN, partial BOOLEAN, "
-    "soft_delete BOOLEAN"
+_LAST = ("entry.key", "entry.sign", "op", "commit_ts", *POSITION, "dialect")
+_NO_ROW = (
+    "named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'replaces_row', false, 'moved', false, 'key_only_since', "
+    "CAST(NULL AS STRUCT<commit_ts: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT>))"
 )
 
 
-@dataclass(frozen=True)
-class RowSet:
-    """The row changes of one `ApplyRows` step."""
-
-    step: int
-    """Index of the step in the plan."""
-    source: TableName
-    segments: tuple[int, ...]
-    identity: Identity
-    """By the key columns; by all columns for a keyless table."""
-    partial: bool = False
-    """Some changes lack columns; an UPDATE leaves these unchanged."""
-    soft_delete: bool = False
-    """`soft_delete`: deleted rows stay in the mirror, with their last values."""
-    spellings: tuple[tuple[str, str], ...] = ()
-    """(name in messages, name in the mirror) of columns that messages spell in another case."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.identity.columns)
-
-    @property
-    def keyless(self) -> bool:
-        return self.identity.keyless
-
-
-@dataclass(frozen=True)
-class RowEntries:
-    """The effects of changes on row identities."""
-
-    frame: DataFrame
-    """One row per write or delete of an identity (`_ENTRIES`)."""
-    partial: bool
-    """Some changes lack columns."""
-    exact: bool
-    """All changes have TSOs."""
-
-
-def net_changes(entries: RowEntries) -> DataFrame:
-    """One row per step and row identity: its last change.
+def net_changes(entries: DataFrame) -> DataFrame:
+    """One row per step and row identity of `entries` (`row_entries`): its last change.
 
     - `step` int
     - `identity` array: canonical texts, equal for equal rows
@@ -86,194 +48,102 @@ def net_changes(entries: RowEntries) -> DataFrame:
       images
     - `key_only_since` struct(commit_ts, topic, partition, offset): the first of the last changes that have nothing but the
       handle key (`only_key`); NULL if the last change has more
-    - `contested` boolean: the changes came in several partitions without TSOs; `contested_keys` decides which is the last
-    - `update_only`, `order_unknown` boolean: set by `contested_keys`, here false
+    - `contested` boolean: the changes came in several partitions without TSOs; `resolve_contested` decides which is the last
+    - `update_only`, `order_unknown` boolean: set by `resolve_contested`, here false
     """
-    if entries.exact:
-        return net_rows(grouped(entries, last_order()), contested=F.lit(False))
-    unordered = ~F.col("exact_ts") & ~F.col("keyless") & ~has_trait(Trait.NUMBERS_CHANGES)
-    partition = F.when(unordered, partition_number())
-    more = [
-        F.min(partition).alias("min_partition"),
-        F.max(partition).alias("max_partition"),
-    ]
-    is_contested = F.coalesce(F.col("min_partition") != F.col("max_partition"), F.lit(False))
-    return net_rows(grouped(entries, last_order(), *more), contested=is_contested)
-
-
-def row_entries(changes: DataFrame, row_sets: Iterable[RowSet], *, exact: bool) -> RowEntries:
-    """The effects of the changes on row identities. `exact`: all changes have TSOs."""
-    sets = list(row_sets)
-    canonical = list(dict.fromkeys(item.identity for item in sets if not item.identity.is_plain))
-    numbers = {identity: number for number, identity in enumerate(canonical)}
-    rows = [
-        (
-            *(item.source.database, item.source.table, segment, item.step),
-            *(dict(item.spellings) or None, list(item.columns)),
-            *(numbers.get(item.identity), item.keyless, item.partial, item.soft_delete),
-        )
-        for item in sets
-        for segment in item.segments
-    ]
-    small = small_frame(
-        changes.sparkSession, rows, f"`database` STRING, `table` STRING, segment INT, step INT, {_ROW_SETS}"
-    )
-    joined = changes.join(F.broadcast(small), ["database", "table", "segment"])
-    if any(item.spellings for item in sets):
-        joined = joined.withColumns({image: F.expr(_SPELT.format(image=image)) for image in ("before", "after")})
-    keyed = joined.withColumns({"after_key": F.expr(_AFTER_KEY), "before_key": F.expr(_BEFORE_KEY)})
-    keyed = keyed.withColumn("is_unidentified", F.expr(_IS_UNIDENTIFIED))
-    entries = keyed.withColumns(
-        {"after_identity": _identity("after_key", canonical), "before_identity": _identity("before_key", canonical)}
-    ).select(
-        "step",
-        "partial",
-        "keyless",
-        "soft_delete",
-        "before",
-        F.explode(F.expr(_ENTRIES)).alias("entry"),
-        "commit_ts",
-        "at",
-        "batch_id",
-        "topic",
-        "partition",
-        "offset",
-        "row",
-        "exact_ts",
-        "dialect",
-        "op",
-        "after",
-        F.when(F.col("only_key"), F.struct(*_ORIGIN)).alias("key_only_since"),
-    )
-    if any(item.soft_delete for item in sets):
-        entries = entries.withColumn("after", F.expr(_LAST_IMAGE))
-    return RowEntries(entries, any(item.partial for item in sets), exact)
-
-
-def _identity(texts: str, identities: Sequence[Identity]) -> Column:
-    """The canonical texts of the key; texts of a plain identity are canonical already."""
-    canonical = F.col(texts)
-    for number, identity in enumerate(identities):
-        canonical = F.when(F.col("identity") == number, identity.canonical(F.col(texts))).otherwise(canonical)
-    return canonical
-
-
-# the last image of a deleted row: the `before` of an UPDATE of the key may have only the columns that change
-_LAST_IMAGE = (
-    "CASE WHEN NOT soft_delete OR entry.sign > 0 THEN after WHEN after IS NULL THEN before "
-    "WHEN before IS NULL THEN after ELSE map_concat(after, before) END"
-)
-_ORIGIN = ("commit_ts", "topic", "partition", "offset")
-_ORIGIN_TYPE = "STRUCT<commit_ts: BIGINT, topic: STRING, `partition`: INT, `offset`: BIGINT>"
-LAST = ("entry.key", "entry.sign", "op", "commit_ts", "topic", "partition", "offset", "dialect")
-
-_SPELT = "if(spellings IS NULL, {image}, transform_keys({image}, (name, text) -> coalesce(spellings[name], name)))"
-_AFTER_KEY = "transform(key_columns, name -> after[name])"
-# a column that `before` lacks did not change
-_BEFORE_KEY = (
-    "transform(key_columns, name -> if(after IS NULL OR map_contains_key(before, name), before[name], after[name]))"
-)
-# The entries of a change. DELETE deletes an identity, INSERT writes one, and an UPDATE that keeps the key writes it. An
-# UPDATE of the key (or of any column of a keyless table) deletes one identity and writes another. DataWorks may send an
-# UPDATE as two changes, one for each image.
-#
-# `sign` is 1 for a write and -1 for a delete. `rank` orders entries of one TSO: deletes, then writes of updates, then writes
-# of inserts. The delete of an UPDATE has the rank of other deletes, so that two rows can swap keys in one transaction.
-# `moved` marks a write by an UPDATE of the key.
-_DELETE = "named_struct('key', before_key, 'identity', before_identity, 'sign', -1L, 'rank', 0, 'moved', false)"
-_WRITE = (
-    "named_struct('key', after_key, 'identity', after_identity, 'sign', 1L, 'rank', if(op = 'UPDATE', 1, 2), "
-    "'moved', false)"
-)
-_MOVE = _WRITE.replace("'moved', false", "'moved', true")
-# An UPDATE that does not show which row it changes: it lacks the key (MINIMAL), or for a keyless table the before image.
-# `typed_rows` rejects it, because its key is NULL. Its own identity keeps it apart from all others.
-_IS_UNIDENTIFIED = (
-    "op = 'UPDATE' AND after IS NOT NULL AND CASE WHEN keyless THEN before IS NULL AND "
-    f"NOT {trait_sql(Trait.SPLITS_UPDATES)} ELSE partial AND exists(after_key, text -> text IS NULL) END"
-)
-_UNIDENTIFIED = (
-    "named_struct('key', CAST(NULL AS ARRAY<STRING>), 'identity', "
-    "array(topic, string(partition), string(offset), string(row)), 'sign', 1L, 'rank', 1, 'moved', false)"
-)
-_ENTRIES = (
-    f"CASE WHEN is_unidentified THEN array({_UNIDENTIFIED}) "
-    f"WHEN after IS NULL THEN array({_DELETE}) WHEN before IS NULL THEN array({_WRITE}) "
-    f"WHEN NOT keyless AND before_identity <=> after_identity THEN array({_WRITE}) ELSE array({_DELETE}, {_MOVE}) END"
-)
-
-
-def partition_number() -> Column:
-    """A number that identifies (topic, partition)."""
-    return F.xxhash64("topic", "partition")
-
-
-def last_order() -> Column:
-    """The order of changes of an identity; the greatest is the last."""
+    numbers_changes = has_trait(Trait.NUMBERS_CHANGES)
+    time = F.when(~has_trait(Trait.IN_LOG_ORDER), F.col("commit_ts"))
     # the two halves of a DataWorks UPDATE have the same commit_ts and may be in different partitions
+    rank = F.when(F.col("exact_ts") | numbers_changes, F.col("entry.rank"))
+    is_contested = _in_several_partitions(~F.col("exact_ts") & ~F.col("keyless") & ~numbers_changes)
+    last = _last_changes(entries, time, rank, is_contested.alias("contested"))
+    return _net_rows(last, F.col("last.sign") < 0, F.lit(False), F.lit(False))
+
+
+def resolve_contested(entries: DataFrame, net: DataFrame) -> DataFrame:
+    """`net`, the net changes of these entries, with its `contested` rows resolved.
+
+    The last change is that with the greatest `at`. If changes of that moment came in several partitions, the row is as
+    its last write, and inserts minus deletes of its key in the whole cut decide whether it exists: 1 yes, -1 no, 0 if the
+    mirror has it (`update_only`). In other cases, and if several partitions write it in that moment, it is `order_unknown`.
+    """
+    keys = F.broadcast(net.where("contested").select("step", "identity"))
+    contested = entries.withColumn("identity", F.col("entry.identity"))
+    contested = contested.join(keys, ["step", "identity"], "left_semi")
+    one_key = Over.partitionBy("step", "identity")
+    contested = contested.withColumn("is_newest", F.col("at") == F.max("at").over(one_key))
+    contested = contested.withColumn("tied", _in_several_partitions(F.col("is_newest"), one_key)).drop("identity")
+    is_write = F.col("entry.sign") > 0
+    is_insert = (F.col("op") == "INSERT") | F.col("entry.moved")
+    last = _last_changes(
+        contested,
+        F.col("at"),
+        F.when(F.col("tied") & F.col("is_newest"), F.col("entry.sign")),  # deletes first
+        F.bool_or("tied").alias("tied"),
+        _in_several_partitions(F.col("is_newest") & is_write).alias("tied_writes"),
+        F.sum(F.when(is_write & is_insert, 1).when(is_write, 0).otherwise(-1)).alias("balance"),
+        F.lit(False).alias("contested"),
+    )
+    balance = F.col("balance")
+    is_decided = F.col("tied") & ~F.col("tied_writes") & balance.between(-1, 1)
+    deleted = (F.col("last.sign") < 0) | (is_decided & (balance < 0))
+    resolved = _net_rows(last, deleted, is_decided & (balance == 0) & ~deleted, F.col("tied") & ~is_decided)
+    return net.where("NOT contested").unionByName(resolved)
+
+
+def _in_several_partitions(condition: Column, one_key: WindowSpec | None = None) -> Column:
+    """Whether the entries of a key that match the condition are in several partitions."""
+    partition = F.when(condition, F.xxhash64("topic", "partition"))
+    ends = F.min(partition), F.max(partition)
+    first, last = ends if one_key is None else (end.over(one_key) for end in ends)
+    return F.coalesce(first != last, F.lit(False))
+
+
+def _last_changes(entries: DataFrame, time: Column, rank: Column, *more: Column) -> DataFrame:
+    """One row per identity: `last` (`_LAST` and `after` of the change with the greatest time, then rank, then position),
+    `replaces_row`, `moved`, `key_only_since`, `delta`, `more`."""
     exact = F.col("exact_ts")
-    ranked = exact | has_trait(Trait.SPLITS_UPDATES)
-    rank = F.when(ranked, F.col("entry.rank")).otherwise(F.lit(0))
     # with an exact TSO the position only orders copies of a change. The first copy counts
     batch = F.when(exact, -F.col("batch_id"))
     offset = F.when(exact, -F.col("offset")).otherwise(F.col("offset"))
     # a copy with all columns counts before one with the handle key only, whichever came first
     has_columns = F.col("key_only_since").isNull()
-    time = F.when(~has_trait(Trait.IN_LOG_ORDER), F.col("commit_ts"))
-    return F.struct(time, rank, has_columns, batch, "topic", "partition", offset, "row", "entry.rank")
+    order = F.struct(time, rank, has_columns, batch, "topic", "partition", offset, "row", "entry.rank")
+    more = (F.sum("entry.sign").alias("delta"), *more)
+    if "partial" not in entries.columns:
+        return _last_images(entries, order, *more)
+    full, partial = (entries.where(condition) for condition in ("NOT partial", "partial"))
+    return _last_images(full, order, *more).unionByName(_folded_images(partial, order, *more))
 
 
-def grouped(entries: RowEntries, order: Column, *more: Column) -> DataFrame:
-    """One row per identity: `last` (`LAST` and `after` by this order), `replaces_row`, `moved`, `key_only_since`, `delta`,
-    `more`."""
-    if not entries.partial:
-        return _last_images(entries.frame, order, more)
-    full, partial = (entries.frame.where(condition) for condition in ("NOT partial", "partial"))
-    return _last_images(full, order, more).unionByName(_folded_images(partial, order, more))
-
-
-def _last_images(entries: DataFrame, order: Column, more: Sequence[Column]) -> DataFrame:
-    """`grouped` for changes that have all columns: the last image is the row."""
+def _last_images(entries: DataFrame, order: Column, *more: Column) -> DataFrame:
+    """`_last_changes` for changes that have all columns: the last image is the row."""
+    last = F.max_by(F.struct(*_LAST, "after"), order).alias("last")
     return (
         _by_identity(entries)
-        .agg(F.max_by(F.struct(*LAST, "after"), order).alias("last"), _delta(), *more)
+        .agg(last, *more)
         .withColumns(
             {
                 "replaces_row": F.lit(True),
                 "moved": F.lit(False),
-                "key_only_since": F.lit(None).cast(_ORIGIN_TYPE),
+                "key_only_since": F.expr(_NO_ROW)["key_only_since"],
             }
         )
     )
 
 
-def _folded_images(entries: DataFrame, order: Column, more: Sequence[Column]) -> DataFrame:
-    """`grouped` for changes that may lack columns: applies all changes of an identity in order."""
-    changes = F.array_sort(
-        F.collect_list(
-            F.struct(
-                order.alias("order"),
-                "entry.sign",
-                "entry.moved",
-                "soft_delete",
-                "op",
-                "key_only_since",
-                F.map_entries("after").alias("image"),
-            )
-        )
-    )
-    folded = F.aggregate(changes.alias("changes"), _no_row(), _apply_change)
+def _folded_images(entries: DataFrame, order: Column, *more: Column) -> DataFrame:
+    """`_last_changes` for changes that may lack columns: applies all changes of an identity in order."""
+    image = F.map_entries("after").alias("image")
+    change = F.struct(order.alias("order"), "entry.sign", "entry.moved", "soft_delete", "op", "key_only_since", image)
+    changes = F.array_sort(F.collect_list(change))
+    folded = F.aggregate(changes, F.expr(_NO_ROW), _apply_change).alias("fold")
+    last = F.max_by(F.struct(*_LAST), order).alias("last")
     return (
         _by_identity(entries)
-        .agg(F.max_by(F.struct(*LAST), order).alias("last"), folded.alias("fold"), _delta(), *more)
-        .withColumns(
-            {
-                "last": F.col("last").withField("after", F.col("fold.after")),
-                "replaces_row": F.col("fold.replaces_row"),
-                "moved": F.col("fold.moved"),
-                "key_only_since": F.col("fold.key_only_since"),
-            }
-        )
+        .agg(last, folded, *more)
+        .withColumn("last", F.col("last").withField("after", F.col("fold.after")))
+        .select("*", "fold.replaces_row", "fold.moved", "fold.key_only_since")
         .drop("fold")
     )
 
@@ -291,51 +161,29 @@ def _apply_change(row: Column, change: Column) -> Column:
     new_row = F.struct(
         after.alias("after"), replaces_row.alias("replaces_row"), moved.alias("moved"), since.alias("key_only_since")
     )
-    return F.when((change["sign"] < 0) & ~change["soft_delete"], _no_row()).otherwise(new_row)
-
-
-def _no_row() -> Column:
-    return F.expr(
-        "named_struct('after', CAST(NULL AS MAP<STRING, STRING>), 'replaces_row', false, 'moved', false, "
-        f"'key_only_since', CAST(NULL AS {_ORIGIN_TYPE}))"
-    )
+    return F.when((change["sign"] < 0) & ~change["soft_delete"], F.expr(_NO_ROW)).otherwise(new_row)
 
 
 def _by_identity(entries: DataFrame) -> GroupedData:
     return entries.groupBy("step", "keyless", F.col("entry.identity").alias("identity"))
 
 
-def _delta() -> Column:
-    return F.sum("entry.sign").alias("delta")
-
-
-def net_rows(
-    last_changes: DataFrame,
-    *,
-    contested: Column | None = None,
-    update_only: Column | None = None,
-    order_unknown: Column | None = None,
-) -> DataFrame:
-    """The columns of `net_changes` for the rows of `grouped`."""
-    no = F.lit(False)
-    contested = no if contested is None else contested
+def _net_rows(last_changes: DataFrame, deleted: Column, update_only: Column, order_unknown: Column) -> DataFrame:
+    """The columns of `net_changes` for the rows of `_last_changes`."""
     return last_changes.select(
         "step",
         "identity",
-        F.col("last.key").alias("key"),
-        (F.col("last.sign") < 0).alias("deleted"),
+        "last.key",
+        deleted.alias("deleted"),
         "delta",
-        ((F.col("last.sign") > 0) | (F.col("last.op") == "DELETE")).alias("counts"),
-        F.col("last.dialect").alias("dialect"),
-        F.col("last.after").alias("after"),
-        F.col("last.commit_ts").alias("_commit_ts"),
-        F.col("last.topic").alias("_topic"),
-        F.col("last.partition").alias("_partition"),
-        F.col("last.offset").alias("_offset"),
+        (~deleted | (F.col("last.op") == "DELETE")).alias("counts"),
+        "last.dialect",
+        "last.after",
+        *(F.col(f"last.{name}").alias(f"_{name}") for name in ("commit_ts", *POSITION)),
         "replaces_row",
         "moved",
         "key_only_since",
-        contested.alias("contested"),
-        (no if update_only is None else update_only).alias("update_only"),
-        (no if order_unknown is None else order_unknown).alias("order_unknown"),
+        "contested",
+        update_only.alias("update_only"),
+        order_unknown.alias("order_unknown"),
     )

@@ -1,15 +1,23 @@
-"""Net changes of one step, with their texts converted to the types of the mirror."""
+"""Net changes of one step, with their texts converted to the types of the mirror.
+
+A row's image may lack columns, and an absent column is not NULL. An UPDATE without a column leaves it unchanged
+(binlog_row_image NOBLOB, MINIMAL). A Canal INSERT without a column means the column's default, because MINIMAL logs only
+what the statement set (canal-facts 16). In other cases, such as an UPDATE that moves the row to another key, the value is
+unknown: the mirror stores NULL and gets a gap.
+
+A TiCDC row that is too large for a message is sent with its handle key only (ticdc-facts §7). The mirror keeps the earlier
+values of its absent columns and gets a gap, unless a copy of the change or a later change of the cut has all columns.
+"""
 
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, has_trait
-from cdc_pipeline.mirrors.merge.absent_columns import with_default
 from cdc_pipeline.mirrors.model.state import METADATA
 from cdc_pipeline.mysql.expressions.translation import translate_assignment
 from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
@@ -39,36 +47,30 @@ _ZERO_DATE = r"^0000-00-00(?: 00:00:00(?:\.0+)?)?\z"
 
 @dataclass(frozen=True)
 class Target:
-    """The mirror that rows are written to."""
+    """The mirror that rows are written to, how their messages encode them, and which columns they lack."""
 
     state: MirrorState
     key: tuple[str, ...]
     """Columns that identify a row; all columns if `keyless`."""
     keyless: bool
-    computed: ComputedValues | None = None
+    computed: ComputedValues | None
     """Values of the mirror's `computed` columns; None if it has none."""
+    time_zone: str
+    """The zone in which the encoder prints TIMESTAMP."""
+    encodings: Encodings
+    """The dialects of the rows, each with its encoding of columns (`mysql.types.wire_values`)."""
+    absent: Mapping[str, Column | None]
+    """Columns that some rows lack, each with its default; None: no known default."""
+    generated: Collection[str]
+    """Generated columns that some rows lack and that other columns determine."""
 
     @property
     def schema(self) -> TableSchema:
         return self.state.schema
 
-
-@dataclass(frozen=True)
-class RowEncoding:
-    """How the messages of a step encode rows, and which columns they lack."""
-
-    time_zone: str
-    """The zone in which the encoder prints TIMESTAMP."""
-    encodings: Encodings = ()
-    """The dialects of the rows, each with its encoding of columns (`mysql.types.wire_values`)."""
-    absent: Mapping[str, Column | None] = field(default_factory=dict)
-    """Columns that some rows lack, each with its default; None: no known default."""
-    generated: Collection[str] = ()
-    """Generated columns that some rows lack and that other columns determine."""
-
-    @property
-    def may_damage_text(self) -> bool:
-        return any(dialect_has_trait(dialect, Trait.READS_TEXT_AS_UTF8) for dialect, _ in self.encodings)
+    def may_have(self, trait: Trait) -> bool:
+        """Whether a dialect of the rows has the trait."""
+        return any(dialect_has_trait(dialect, trait) for dialect, _ in self.encodings)
 
 
 def value_column(index: int) -> str:
@@ -81,7 +83,7 @@ def has_column(index: int) -> str:
     return f"has_{index}"
 
 
-def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFrame:
+def typed_rows(net: DataFrame, target: Target) -> DataFrame:
     """The rows of `net` (`net_changes`, one step) with typed values.
 
     `key`, `after`, `deleted`, `delta`, `counts`, `moved`, `update_only`, `order_unknown`, `key_only_since` and the metadata
@@ -101,12 +103,13 @@ def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFra
     key = {name: index for index, name in enumerate(target.key)}
     masked = {name for name, _ in target.state.masks}
     cells = [
-        _cell(column, target, encoding, key_index=key.get(column.name), is_masked=column.name in masked)
+        _cell(column, target, key_index=key.get(column.name), is_masked=column.name in masked)
         for column in target.schema.columns
     ]
     replaces_row = balanced(operator.and_, (cell.has for cell in cells if cell.has is not None), F.lit(True))
     is_complete = balanced(operator.and_, (cell.is_sent for cell in cells if cell.is_sent is not None), F.lit(True))
     has_full_image = F.when(F.col("deleted"), replaces_row).otherwise(F.col("key_only_since").isNull() | is_complete)
+    ambiguous = ambiguous_columns((cell.sent for cell in cells), target.time_zone)
     damaged = [cell.damaged for cell in cells if cell.damaged is not None]
     bad = [cell.bad for cell in cells]
     if target.keyless:
@@ -129,7 +132,7 @@ def typed_rows(net: DataFrame, target: Target, encoding: RowEncoding) -> DataFra
         F.array_compact(F.array(*bad)).alias("bad"),
         balanced(operator.add, (cell.zero_dates for cell in cells), F.lit(0)).alias("zero_dates"),
         _texts(damaged).alias("damaged"),
-        _texts_or_none(ambiguous_columns((cell.sent for cell in cells), encoding.time_zone)).alias("ambiguous_times"),
+        (_texts(()) if ambiguous is None else ambiguous).alias("ambiguous_times"),
         "key",
         "after",
     )
@@ -154,21 +157,21 @@ class _Cell:
     """False if the mirror's value stays or, with `moved`, the value is unknown. None: all rows have the column."""
 
 
-def _cell(
-    column: UpstreamColumn, target: Target, encoding: RowEncoding, *, key_index: int | None, is_masked: bool
-) -> _Cell:
+def _cell(column: UpstreamColumn, target: Target, *, key_index: int | None, is_masked: bool) -> _Cell:
     name, kind, deleted = column.name, column.type, F.col("deleted")
     if key_index is None:
-        text = _with_null_text(F.col("after")[name], column, encoding, F.map_contains_key("after", F.lit(name)))
+        text = _with_null_text(F.col("after")[name], column, target, F.map_contains_key("after", F.lit(name)))
     else:
         text = F.get("key", F.lit(key_index))
         if target.keyless:
-            text = _with_null_text(text, column, encoding, F.col("key").isNotNull())
-    value = with_default(
-        typed_cell(text, column, encoding.time_zone, encoding.encodings), name, encoding.absent.get(name)
-    )
-    is_sent = F.coalesce(F.map_contains_key("after", F.lit(name)), F.lit(False)) if name in encoding.absent else None
-    damaged = damaged_text(text, kind, target.schema.charset) if encoding.may_damage_text else None
+            text = _with_null_text(text, column, target, F.col("key").isNotNull())
+    value = typed_cell(text, column, target.time_zone, target.encodings)
+    if (default := target.absent.get(name)) is not None:
+        is_inserted = F.col("replaces_row") & ~F.col("moved") & has_trait(Trait.ABSENT_IS_DEFAULT)
+        lacks = is_inserted & ~F.map_contains_key("after", F.lit(name))
+        value = F.when(F.coalesce(lacks, F.lit(False)), default).otherwise(value)
+    is_sent = F.coalesce(F.map_contains_key("after", F.lit(name)), F.lit(False)) if name in target.absent else None
+    damaged = damaged_text(text, kind, target.schema.charset) if target.may_have(Trait.READS_TEXT_AS_UTF8) else None
     if damaged is not None:
         damaged = F.when(damaged & (has_trait(Trait.READS_TEXT_AS_UTF8) & ~deleted), F.lit(name))
     return _Cell(
@@ -182,14 +185,18 @@ def _cell(
     )
 
 
-def _with_null_text(text: Column, column: UpstreamColumn, encoding: RowEncoding, is_sent: Column) -> Column:
+def _with_null_text(text: Column, column: UpstreamColumn, target: Target, is_sent: Column) -> Column:
     """The text of the column, `null` if it is NULL in a row of TiDB although the column is NOT NULL.
 
     TiCDC's new architecture sent the text and the JSON document `null` as JSON null until January 2026
     (pingcap/ticdc#3958). `is_sent`: whether the row has the column.
     """
-    from_tidb = any(dialect_has_trait(dialect, Trait.FROM_TIDB) for dialect, _ in encoding.encodings)
-    if not from_tidb or column.nullable or column.expression is not None or column.type.base not in _MAY_BE_NULL_TEXT:
+    if (
+        not target.may_have(Trait.FROM_TIDB)
+        or column.nullable
+        or column.expression is not None
+        or column.type.base not in _MAY_BE_NULL_TEXT
+    ):
         return text
     return F.when(text.isNull() & is_sent & has_trait(Trait.FROM_TIDB), F.lit("null")).otherwise(text)
 
@@ -213,17 +220,13 @@ def _texts(items: Collection[Column]) -> Column:
     return F.array_compact(F.array(*items).cast("array<string>"))
 
 
-def _texts_or_none(texts: Column | None) -> Column:
-    return F.expr("CAST(array() AS ARRAY<STRING>)") if texts is None else texts
-
-
-def with_generated(rows: DataFrame, target: Target, encoding: RowEncoding) -> DataFrame:
-    """`typed_rows` with `encoding.generated` columns computed where a row lacks them, NULL without `has_full_image`.
+def with_generated(rows: DataFrame, target: Target) -> DataFrame:
+    """`typed_rows` with `target.generated` columns computed where a row lacks them, NULL without `has_full_image`.
 
     Adds `doubtful`: array of the generated columns whose value may differ from upstream's.
     """
-    if not encoding.generated:
-        return rows.withColumn("doubtful", _texts_or_none(None))
+    if not target.generated:
+        return rows.withColumn("doubtful", _texts(()))
     schema = target.schema
     own = unused_name("row", schema.column_names)
     cells = {name: value_column(index) for index, name in enumerate(schema.column_names)}
@@ -232,16 +235,16 @@ def with_generated(rows: DataFrame, target: Target, encoding: RowEncoding) -> Da
     )
     doubtful = []
     for column in schema.columns:  # in order: a generated column may use another one that is defined before it
-        if column.name not in encoding.generated:
+        if column.name not in target.generated:
             continue
         assert column.expression is not None
-        computed = translate_assignment(column.expression, column, schema, encoding.time_zone)
+        computed = translate_assignment(column.expression, column, schema, target.time_zone)
         if computed.doubtful is not None:
             # of a deleted row only the key may be known
             is_known = F.col(f"{own}.has_full_image") & ~F.col(f"{own}.deleted")
             doubtful.append(F.when(F.expr(computed.doubtful) & is_known, F.lit(column.name)))
         named = named.withColumn(column.name, F.coalesce(F.col(quoted(column.name)), F.expr(computed.sql)))
-    new = {cells[name]: F.when(F.col(f"{own}.has_full_image"), F.col(quoted(name))) for name in encoding.generated}
+    new = {cells[name]: F.when(F.col(f"{own}.has_full_image"), F.col(quoted(name))) for name in target.generated}
     return named.select(
         *(new.get(name, F.col(f"{own}.{name}")).alias(name) for name in rows.columns),
         _texts(doubtful).alias("doubtful"),

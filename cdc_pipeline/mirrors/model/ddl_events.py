@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, statement_quotings
-from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
@@ -106,43 +105,21 @@ def ddl_event(row: Row) -> DdlEvent:
 def in_upstream_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
     """The events by commit TSO, then by position: the DDL messages of one statement share a TSO.
 
-    Canal's events are ordered by its clock `ts`, because `es` is when a statement began: one that waited for a lock is
-    logged after others that began later. Within a partition the offset orders them, also where Canal resends events with
-    their former `ts` and new batch numbers. Between the topics of one batch `es` decides (`SAME_BATCH_MS`).
+    Canal's events are ordered by `at`, because `es` is when a statement began: one that waited for a lock is logged after
+    others that began later. Within a partition the offset orders them, also where Canal resends events with their former
+    `ts` and new batch numbers. Between the topics of one batch `es` decides (`SAME_BATCH_MS`).
     """
-    times: dict[Position, tuple[int, int, int]] = {}
-    newest: dict[tuple[str, int], tuple[int, int, int]] = {}
     by_position = sorted(events, key=lambda event: event.position)
-    starts = _starts_of_batches(by_position)
-    for event in by_position:
-        time = (event.commit_ts, event.message_id or 0, 0)
-        if dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER) and event.ts is not None:
-            partition = event.position[:2]
-            start = starts.get(event.position)
-            clock, es = (event.ts, 0) if start is None else (start, event.es or 0)
-            time = newest[partition] = max((clock << TSO_SHIFT, time[1], es), newest.get(partition, (0, 0, 0)))
-        times[event.position] = time
+    logged = [event for event in by_position if dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER)]
+    times = {event.position: (event.commit_ts, 0) for event in by_position}
+    times |= {event.position: (event.at, 0) for event in logged}
+    for number, same in groupby(sorted(logged, key=lambda event: event.at), key=lambda event: event.message_id):
+        batch = list(same)
+        is_one = (batch[-1].ts or 0) - (batch[0].ts or 0) < SAME_BATCH_MS
+        if number is not None and is_one and len({event.topic for event in batch}) > 1:
+            times |= {event.position: (batch[0].at, event.es) for event in batch}
+    newest: dict[tuple[str, int], tuple[int, int]] = {}
+    for event in logged:
+        partition, time = event.position[:2], times[event.position]
+        times[event.position] = newest[partition] = max(time, newest.get(partition, time))
     return sorted(by_position, key=lambda event: times[event.position])
-
-
-def _starts_of_batches(events: Iterable[DdlEvent]) -> dict[Position, int]:
-    """The lowest `ts` of the batch of each event that shares it with an event in another topic."""
-    numbered: dict[int, list[DdlEvent]] = defaultdict(list)
-    for event in events:
-        if (
-            event.message_id is not None
-            and event.ts is not None
-            and dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER)
-        ):
-            numbered[event.message_id].append(event)
-    found: dict[Position, int] = {}
-    for same in numbered.values():
-        batches: list[list[DdlEvent]] = []
-        for event in sorted(same, key=lambda event: event.ts or 0):
-            if not batches or (event.ts or 0) - (batches[-1][-1].ts or 0) >= SAME_BATCH_MS:
-                batches.append([])
-            batches[-1].append(event)
-        for batch in batches:
-            if len({event.topic for event in batch}) > 1:
-                found |= dict.fromkeys((event.position for event in batch), batch[0].ts or 0)
-    return found

@@ -26,15 +26,6 @@ SOURCE_COLUMNS = tuple(Column(name, _NAME, nullable=False) for name in SOURCE_NA
 """The first columns of a merged mirror, and the first columns of its key."""
 
 
-@dataclass(frozen=True, order=True)
-class SourceTableName:
-    """A source table and its mirror."""
-
-    mirror: TableName
-    source: TableName
-    """Upstream's name."""
-
-
 @dataclass(frozen=True)
 class SourceTable:
     """One source table of a merged mirror."""

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
-    from cdc_pipeline.mirrors.changes.segments import UnknownOrder
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 
@@ -82,7 +81,7 @@ class Planner:
 
     known_gaps: gaps that are known before planning, such as those of dead letters.
     ended: returns the tables of a database that earlier cuts dropped or truncated.
-    doubts: rows for which it is unknown whether they precede or follow a statement.
+    doubts: a gap for each statement of which it is unknown whether some rows precede or follow it.
     """
 
     def __init__(
@@ -92,13 +91,13 @@ class Planner:
         known_gaps: Mapping[TableName, tuple[Gap, ...]] | None = None,
         permissions: Permissions | None = None,
         ended: Callable[[str], Iterable[EndedTable]] = lambda database: (),
-        doubts: Iterable[UnknownOrder] = (),
+        doubts: Mapping[Position, Gap] | None = None,
     ) -> None:
         self._draft = draft
         self.tables: tuple[TableName, ...] = ()
         """The tables of the statement or the rows that are being planned."""
         self._known_gaps = dict(known_gaps or {})
-        self._doubts = list(doubts)
+        self._doubts = doubts or {}
         self._permissions = permissions or Permissions()
         self._held = {held.name: held for held in self._permissions.held}
         self._held_from = dict.fromkeys(self._held, 0)
@@ -124,10 +123,9 @@ class Planner:
                 self._permit(change, event, outcome)
             for name in event.names():
                 self._draft.pass_event(name)
-            for doubt in self._doubts:
-                if doubt.statement.position == event.position:
-                    for name in event.names():
-                        self._draft.add_gaps(name, doubt.gap)
+            if doubt := self._doubts.get(event.position):
+                for name in event.names():
+                    self._draft.add_gaps(name, doubt)
             outcomes[event.position] = outcome
         for name in self._held:
             self._draft.discard_rows(name, everything=True)

@@ -610,7 +610,6 @@ BY_TIME = {
             [(1, "a"), (1, "a"), (2, "a"), (2, "a"), (3, "a")],
         ],
         late=3,
-        doubt=True,  # the last of the equal rows begins batch 4, as the resent one began batch 3
     ),
     "canal_resends_statements_with_its_former_clock": Case(
         [

@@ -40,6 +40,7 @@ def _event(
         changes=event_changes(DDL_EVENT, "db", "t", sql),
         dialect=dialect,
         message_id=batch,
+        at=(offset if ts is None else ts) << 18 | (batch or 0),
     )
 
 

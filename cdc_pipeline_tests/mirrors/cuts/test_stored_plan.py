@@ -15,7 +15,6 @@ from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.tables.ddl_history import APPLIED
 from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
 from cdc_pipeline.mirrors.changes.late_changes import Breach, LateChanges
-from cdc_pipeline.mirrors.changes.segments import Evidence
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_planning import row_sets
 from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
@@ -135,7 +134,7 @@ def _planned(plan: CutPlan, columns: ColumnRules | None = None, *events: DdlEven
         settings,
         RowSelection(
             events,
-            Evidence((((4, "t", 1, 5), 0, 2),)),
+            (((4, "t", 1, 5), 0, 2),),
             keyless=(U,),
         ),
         plan,

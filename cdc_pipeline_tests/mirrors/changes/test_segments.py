@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from cdc_pipeline.mirrors.changes.segment_evidence import SegmentFinder
+from cdc_pipeline.mirrors.changes.segments import SegmentFinder
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, event_changes
 from cdc_pipeline.mysql.model.table import TableName
