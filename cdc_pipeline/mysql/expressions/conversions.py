@@ -16,7 +16,7 @@ from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TEXT_TYPES
 from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, text_decimal
-from cdc_pipeline.mysql.types.wider_types import wider_type
+from cdc_pipeline.mysql.types.wider_types import BLOBS, MOST_BYTES, wider_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,14 +25,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
 
 INTEGERS = frozenset(INTEGER_DIGITS)
-BLOBS = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _FRACTIONS = frozenset({"datetime", "timestamp", "time"})
-_SIZES = {
-    **dict.fromkeys(("tinytext", "tinyblob"), 2**8 - 1),
-    **dict.fromkeys(("text", "blob"), 2**16 - 1),
-    **dict.fromkeys(("mediumtext", "mediumblob"), 2**24 - 1),
-    **dict.fromkeys(("longtext", "longblob"), 2**32 - 1),
-}
 
 
 def conversion_doubt(old: MySqlType, new: MySqlType) -> str | None:
@@ -134,7 +127,7 @@ def _is_as_long(new: MySqlType, old: MySqlType) -> bool:
 
 def _size(kind: MySqlType) -> int:
     """Maximum number of characters or bytes."""
-    return kind.params[0] if kind.params else _SIZES.get(kind.base, 2**32 - 1)
+    return kind.params[0] if kind.params else MOST_BYTES.get(kind.base, 2**32 - 1)
 
 
 def _scale(kind: MySqlType) -> int:

@@ -11,8 +11,15 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import MySqlType
 
 _BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
-_BLOBS = {"varbinary": 0, "tinyblob": 255, "blob": 2**16 - 1, "mediumblob": 2**24 - 1, "longblob": 2**32 - 1}
-_TEXTS = {"tinytext": 255, "text": 2**16 - 1, "mediumtext": 2**24 - 1, "longtext": 2**32 - 1}
+BLOBS = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+"""Types of bytes of any length."""
+MOST_BYTES = {
+    **dict.fromkeys(("tinytext", "tinyblob"), 2**8 - 1),
+    **dict.fromkeys(("text", "blob"), 2**16 - 1),
+    **dict.fromkeys(("mediumtext", "mediumblob"), 2**24 - 1),
+    **dict.fromkeys(("longtext", "longblob"), 2**32 - 1),
+}
+"""Of the types of text and bytes whose maximum is in their name."""
 
 
 def wider_type(one: MySqlType, other: MySqlType) -> MySqlType | None:
@@ -24,10 +31,8 @@ def wider_type(one: MySqlType, other: MySqlType) -> MySqlType | None:
         return one
     if one.base in _BYTES and other.base in _BYTES:
         return _by_range(one, other)
-    if one.base in TEXT_TYPES and other.base in TEXT_TYPES:
-        return _longer(one, other, _TEXTS)
-    if one.base in _BLOBS and other.base in _BLOBS:
-        return _longer(one, other, _BLOBS)
+    if any(one.base in kinds and other.base in kinds for kinds in (TEXT_TYPES, BLOBS)):
+        return max(one, other, key=lambda kind: MOST_BYTES.get(kind.base) or (kind.params[0] if kind.params else 1))
     if one.base != other.base or one.unsigned != other.unsigned:
         return None
     if one.base == "decimal" and one.params and other.params:
@@ -52,10 +57,6 @@ def _by_range(one: MySqlType, other: MySqlType) -> MySqlType | None:
     if few.unsigned == many.unsigned:
         return many
     return many if few.unsigned and _BYTES[few.base] < _BYTES[many.base] else None
-
-
-def _longer(one: MySqlType, other: MySqlType, sizes: dict[str, int]) -> MySqlType:
-    return max(one, other, key=lambda kind: sizes.get(kind.base) or (kind.params[0] if kind.params else 1))
 
 
 def _by_digits(one: MySqlType, other: MySqlType) -> MySqlType | None:
