@@ -73,7 +73,6 @@ class CutPlanner:
             self._table("change_log"),
             history,
             self.inputs.mirror,
-            self.settings.time_zone,
         )
         ddl = CutStatements()
         if may_have_statements(self.lake, window.after_batch, window.cut_id):

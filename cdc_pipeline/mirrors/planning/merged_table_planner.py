@@ -49,6 +49,7 @@ from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
+    CreateTableLike,
     DropPartition,
     DropTable,
     FirstPartition,
@@ -89,6 +90,13 @@ class MergedTablePlanner:
         match inner:
             case CreateTable():
                 self._create(mirror, name, inner, event, outcome)
+            case CreateTableLike():
+                like = None if state is None else state.source_table(inner.source)
+                if like is None or like.inferred:
+                    reason = f"CREATE TABLE LIKE {inner.source}, whose definition is unknown"
+                    self._refuse_table(mirror, name, NotSupported(reason, name, creates=True), event, outcome)
+                else:
+                    self._create(mirror, name, CreateTable(name, like.schema, inner.if_not_exists), event, outcome)
             case NotSupported():
                 self._refuse_table(mirror, name, inner, event, outcome)
             case AlterTable() | TruncateTable() | DropTable() | RenameTable():
@@ -127,12 +135,13 @@ class MergedTablePlanner:
     ) -> None:
         self._draft.require_same_table(mirror)
         state, source = self._draft.state(mirror), SourceTable(name, change.schema)
+        created = (source,) if source.schema.columns else ()
         known = None if state is None else state.source_table(name)
         gaps = self._tables.gaps_of_start(change, event) if known is None else change.gaps
         if state is None:
             empty = MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), source_tables=())
-            created = self._draft.create(with_sources(empty, (source,)).with_gaps(*gaps))
-            record_effect(outcome, f"created {mirror} for the rows of {name}", created)
+            new = self._draft.create(with_sources(empty, created).with_gaps(*gaps))
+            record_effect(outcome, f"created {mirror} for the rows of {name}", new)
             return
         effect = f"{name} is merged into {mirror}"
         if known is not None and change.if_not_exists:
@@ -144,7 +153,7 @@ class MergedTablePlanner:
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
             outcome.effects.append(f"deleted the former rows of {name}: the stream has no DROP or RENAME of it")
         others = tuple(other for other in state.source_tables or () if other.name != name)
-        after = self._change_definitions(state, state, (*others, source), (), (), event)
+        after = self._change_definitions(state, state, (*others, *created), (), (), event)
         if gaps:
             self._draft.add_gaps(mirror, *gaps)
         record_effect(outcome, effect, self._draft.state(mirror) or after)

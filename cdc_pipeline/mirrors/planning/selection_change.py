@@ -1,7 +1,8 @@
 """Plans a change of the pipeline's selection since the last cut.
 
 The mirror of a newly excluded table is dropped, because it would no longer change and look live. The mirror of a table with
-another route is renamed. A newly included table starts with the next rows and has a gap for the earlier ones.
+another route is renamed. A newly included table starts with its next rows, which define its columns, and has a gap for the
+earlier ones.
 """
 
 from __future__ import annotations
@@ -10,14 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.model.source_tables import SourceTable
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror
-from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
 from cdc_pipeline.mysql.model.table import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
@@ -34,7 +33,7 @@ class SelectionChange:
     renamed: Mapping[TableName, TableName]
     """Old → new key, in an order in which each new key is free."""
     created: tuple[TableName, ...] = ()
-    """Tables, by upstream's names, without a mirror."""
+    """Tables, by upstream's names, whose mirrors start without earlier rows."""
     names: Mapping[TableName, TableName] = field(default_factory=dict)
     """New key → upstream's name of the renamed mirrors."""
 
@@ -48,7 +47,7 @@ class SelectionChange:
         """The change from the selection `before` to `now`.
 
         tables: the mirrors of the last cut, each with its upstream tables.
-        existing: upstream's tables at that cut.
+        existing: the tables with rows before this cut, by upstream's names.
         """
         tables = {now.key(mirror): found for mirror, found in tables.items()}
         merged = {
@@ -93,13 +92,7 @@ class SelectionChange:
         stay = (table for table in tables if table.name not in self.dropped)
         return tuple(replace(table, name=self.renamed.get(table.name, table.name)) for table in stay)
 
-    def plan(
-        self,
-        draft: PlanDraft,
-        cut_id: int,
-        now: TableSelection,
-        definition: Callable[[TableName], MirrorState | None],
-    ) -> None:
+    def plan(self, draft: PlanDraft, cut_id: int, now: TableSelection) -> None:
         """Adds the steps to an empty draft."""
         for mirror in self.dropped:
             if (state := draft.state(mirror)) is not None:
@@ -110,41 +103,20 @@ class SelectionChange:
                 draft.name_tables([(target, self.names[target])])
                 draft.apply_name_rules(draft.rename(state, target))
         for source in self.created:
-            name, known = now.mirror_key(source), definition(source)
+            name = now.mirror_key(source)
+            detail = f"{source} was not included before cut {cut_id}: earlier rows are missing; rebuild to add them"
+            gap = Gap(GapKind.NOT_INCLUDED_BEFORE, detail)
             draft.name_tables([(name, source)])
             draft.require_same_table(name)
-            if now.merges(source):
-                _add_source_table(draft, name, now.key(source), known, cut_id)
+            if draft.state(name) is not None:
+                draft.add_gaps(name, gap)
                 continue
-            schema = TableSchema(()) if known is None else known.schema
-            state = MirrorState(name, f"{name}@cut{cut_id}.{len(draft.steps)}", schema, inferred=known is None)
-            gap = _not_included("the table", cut_id)
-            draft.create(state.with_gaps(*(() if known is None else known.gaps), gap))
+            sources = () if now.merges(source) else None
+            mirror_id = f"{name}@cut{cut_id}.{len(draft.steps)}"
+            state = MirrorState(name, mirror_id, TableSchema(()), inferred=True, source_tables=sources)
+            draft.create(state.with_gaps(gap))
 
 
 def _stays(mirror: TableName, found: Iterable[TableName], before: TableSelection, now: TableSelection) -> bool:
     """Whether the mirror merges these tables before and after."""
     return all(before.merges(source) and now.merges(source) and now.mirror_key(source) == mirror for source in found)
-
-
-def _not_included(which: str, cut_id: int) -> Gap:
-    detail = f"{which} was not included before cut {cut_id}: earlier rows are missing; rebuild to add them"
-    return Gap(GapKind.NOT_INCLUDED_BEFORE, detail)
-
-
-def _add_source_table(
-    draft: PlanDraft, mirror: TableName, source: TableName, known: MirrorState | None, cut_id: int
-) -> None:
-    """Adds a source table to a merged mirror, and creates the mirror if it does not exist."""
-    gap = _not_included(str(source), cut_id)
-    state = draft.state(mirror)
-    before = state or MirrorState(mirror, f"{mirror}@cut{cut_id}.{len(draft.steps)}", TableSchema(()), source_tables=())
-    after = before.with_gaps(gap)
-    if known is not None:
-        after = with_sources(after, (*(after.source_tables or ()), SourceTable(source, known.schema))).with_gaps(
-            *known.gaps
-        )
-    if state is None:
-        draft.create(replace(after, inferred=after.inferred or known is None))
-    else:
-        draft.change_merged(before, after)

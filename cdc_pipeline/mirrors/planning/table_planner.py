@@ -72,7 +72,7 @@ class TablePlanner:
             self._draft.steps.append(DropMirror(existing, event.ddl_id))
             self._recovery.add(name, event.ddl_id, existing)
             outcome.effects.append(f"dropped the former {name}: the stream has no DROP or RENAME of it")
-        state = MirrorState(name, f"{name}@{event.ddl_id}", schema, inferred=inferred)
+        state = MirrorState(name, f"{name}@{event.ddl_id}", schema, inferred=inferred or not schema.columns)
         state = state.with_gaps(*self.gaps_of_start(change, event))
         spelled = self._draft.named(state).name
         if existing is not None and existing.name != spelled and not dialect_has_trait(event.dialect, Trait.FROM_TIDB):

@@ -239,6 +239,7 @@ RowKeepingClause: TypeAlias = NoRowEffect | AddIndex | DefaultCharset | Partitio
 class CreateTable(BaseChange):
     name: TableName
     schema: TableSchema
+    """Without columns if it is unknown."""
     if_not_exists: bool = False
     gaps: tuple[Gap, ...] = ()
     """Why the created table may lack rows."""
@@ -434,7 +435,7 @@ class OfSourceTable(BaseChange):
     source_table: TableName
     """The source table, by its upstream name."""
     change: SourceTableChange
-    """The statement, with upstream names. The new name of a RenameTable belongs to the same mirror."""
+    """The statement, with upstream names. The second table of a RENAME or a LIKE belongs to the same mirror."""
 
     def details(self) -> str:
         return self.change.description()
@@ -457,7 +458,7 @@ class OfSourceTable(BaseChange):
 
 
 SourceTableChange: TypeAlias = Annotated[
-    CreateTable | AlterTable | RenameTable | TruncateTable | DropTable | NotSupported, BY_CLASS
+    CreateTable | CreateTableLike | AlterTable | RenameTable | TruncateTable | DropTable | NotSupported, BY_CLASS
 ]
 """The statements that `OfSourceTable` may hold."""
 SchemaChange: TypeAlias = Annotated[

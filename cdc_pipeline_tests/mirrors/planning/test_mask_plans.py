@@ -86,7 +86,7 @@ def test_a_mirror_with_another_route_is_masked_under_its_new_name() -> None:
     draft = PlanDraft((), {before.name: before}.get, frozenset({before.name}), 1, "UTC", rules, selection=now)
     tables = {before.name: (before.name,)}
     change = SelectionChange.from_selections(tables, [before.name], TableSelection(), now)
-    change.plan(draft, 1, now, lambda _: None)
+    change.plan(draft, 1, now)
     state = draft.state(TableName("eu", "customers"))
     assert state is not None
     assert dict(state.masks) == {"email": HASH}

@@ -12,7 +12,7 @@ from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.model.upstream_tables import qualified_events
-from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection
@@ -118,7 +118,7 @@ def test_mirrors_are_found_in_any_case(case: Case) -> None:
     }
     typed = [_event(number, sql, case) for number, sql in enumerate(case.statements, 1)]
     events = qualified_events(typed, lambda: states, selection.key)
-    mirrored = [IncludedDdl(selection).mirrored_event(event) for event in events]
+    mirrored = [mirrored_event(event, selection) for event in events]
     about = [name for event in mirrored for name in event.names()]
     groups = [_group(name, about.count(case.selection.mirror_key(_name(name))), case) for name in case.rows]
     groups += [_group(name, 0, case) for name in case.before]
