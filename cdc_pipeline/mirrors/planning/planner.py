@@ -13,13 +13,14 @@ from typing_extensions import assert_never
 
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.lake.tables.ddl_history import HELD, NO_EFFECT
+from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.steps import Step
 from cdc_pipeline.mirrors.planning.alter_planner import AlterPlanner
 from cdc_pipeline.mirrors.planning.merged_steps import coalesced
 from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanner
 from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
+from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
 from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, NO_STATEMENT, DdlPolicy, HeldTable
 from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
@@ -116,20 +117,20 @@ class Planner:
         self._recovery.expect(change for event in events for change in event.changes)
         for event in events:
             self._draft.name_tables(event.created)
-            outcome = DdlOutcome(NO_EFFECT)
+            statement = Statement(event, self._draft)
             for change in event.changes:
                 self.tables = change.names().touched or change.names().read
                 for old, new in change.names().renamed:
                     # the gaps move with the table
                     self._known_gaps[new] = (*self._known_gaps.get(new, ()), *self._known_gaps.get(old, ()))
-                self._permit(change, event, outcome)
+                self._permit(change, statement)
             for name in event.names():
                 self._draft.pass_event(name)
             for doubt in self._doubts:
                 if doubt.statement.position == event.position:
                     for name in event.names():
                         self._draft.add_gaps(name, doubt.gap)
-            outcomes[event.position] = outcome
+            outcomes[event.position] = statement.outcome
         for name in self._held:
             self._draft.discard_rows(name, everything=True)
         for name in self._draft.names_with_rows():
@@ -147,24 +148,24 @@ class Planner:
 
     # ---- ddl_policy
 
-    def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _permit(self, change: SchemaChange, statement: Statement) -> None:
         """Applies the change, unless a table that it names is held or must be held before it."""
         names, read = change.names().touched, change.names().read
         # a table that is made like a quarantined one is not the cause of its error
         read = tuple(name for name in read if name in self._held and not (names and self._held[name].error))
         names = (*names, *read)
         # a swap waits as a whole
-        tied = event.names() if change.names().renamed else names
+        tied = statement.event.names() if change.names().renamed else names
         held = next((self._held[name] for name in tied if name in self._held), None)
-        if held is None and event.position not in self._permissions.permitted:
+        if held is None and statement.event.position not in self._permissions.permitted:
             destroyed = change.tables_losing_data(self._schema, conversion_doubt)
             if any(self._holds(name) and self._draft.exists(name) for name in destroyed):
-                held = self._held_before(names[0], event)
+                held = self._held_before(names[0], statement.event)
         if held is None:
-            self._apply(change, event, outcome)
+            self._apply(change, statement)
             return
         for name in names:
-            self._hold(name, held, event, outcome)
+            self._hold(name, held, statement)
 
     def _schema(self, name: TableName) -> TableSchema:
         state = self._draft.state(name)
@@ -177,46 +178,46 @@ class Planner:
         """The table, held before the event."""
         return HeldTable(name, event.position, event.commit_ts)
 
-    def _hold(self, name: TableName, cause: HeldTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _hold(self, name: TableName, cause: HeldTable, statement: Statement) -> None:
         if name not in self._held:
             self._draft.flush_rows(name)
-            self._held[name] = replace(cause, name=name, commit_ts=event.commit_ts, rows=0)
+            self._held[name] = replace(cause, name=name, commit_ts=statement.event.commit_ts, rows=0)
             self._held_from[name] = self._draft.passed_events(name) + 1
-        outcome.status = HELD
-        outcome.effects.append(f"{name}: {self._held[name].gap}")
+        statement.outcome.status = HELD
+        statement.note(f"{name}: {self._held[name].gap}")
 
-    def _apply(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _apply(self, change: SchemaChange, statement: Statement) -> None:
         match change:
             case NoTableEffect():
-                outcome.effects.append(f"{change.what}: changes no table")
+                statement.note(f"{change.what}: changes no table")
             case NotSupported():
-                self._tables.refuse_table(change, event, outcome)
+                self._tables.refuse_table(change, statement)
             case CreateTable():
-                self._tables.create(change, event, outcome)
+                self._tables.create(change, statement)
             case CreateTableLike():
-                self._tables.create_like(change, event, outcome)
+                self._tables.create_like(change, statement)
             case CreateTableAsSelect():
-                self._tables.create_as_select(change, event, outcome)
+                self._tables.create_as_select(change, statement)
             case TruncateTable():
-                self._tables.truncate(change.name, event, outcome)
+                self._tables.truncate(change.name, statement)
             case DropTable():
-                self._tables.drop(change.name, event, outcome)
+                self._tables.drop(change.name, statement)
             case DropDatabase():
-                self._drop_database(change, event, outcome)
+                self._drop_database(change, statement)
             case RenameTable():
-                self._tables.rename(change.name, change.new_name, event, outcome)
+                self._tables.rename(change.name, change.new_name, statement)
             case RecoverTable():
-                self._recovery.recover(change, event, outcome)
+                self._recovery.recover(change, statement)
             case RecoverDatabase():
-                self._recovery.recover_database(change.database, change.new_database, event, outcome)
+                self._recovery.recover_database(change.database, change.new_database, statement)
             case OfSourceTable():
-                self._merged_tables.plan(change, event, outcome)
+                self._merged_tables.plan(change, statement)
             case AlterTable():
-                self._alter(change, event, outcome)
+                self._alter(change, statement)
             case _:
                 assert_never(change)
 
-    def _drop_database(self, change: DropDatabase, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _drop_database(self, change: DropDatabase, statement: Statement) -> None:
         """Drops the tables of the database one by one, or holds those with `ddl_policy: hold`."""
         for name in self._draft.names():
             state, tables = self._draft.state(name), [*filter(change.drops, self._draft.upstream_tables(name))]
@@ -224,25 +225,25 @@ class Planner:
                 continue
             self.tables = (name,)
             if name in self._held:
-                self._hold(name, self._held[name], event, outcome)
-            elif self._holds(name) and event.position not in self._permissions.permitted:
-                self._hold(name, self._held_before(name, event), event, outcome)
+                self._hold(name, self._held[name], statement)
+            elif self._holds(name) and statement.event.position not in self._permissions.permitted:
+                self._hold(name, self._held_before(name, statement.event), statement)
             elif self._draft.is_merged(name):
                 for table in tables:
-                    self._merged_tables.plan(OfSourceTable(name, table, DropTable(table)), event, outcome)
+                    self._merged_tables.plan(OfSourceTable(name, table, DropTable(table)), statement)
             else:
                 # no statement names the table, so that all its rows lie in one segment; rows after the DROP follow a CREATE
-                self._tables.drop(name, event, outcome)
-        if not outcome.effects:
-            outcome.effects.append(f"database {change.database}: no mirrors to drop")
+                self._tables.drop(name, statement)
+        if not statement.outcome.effects:
+            statement.note(f"database {change.database}: no mirrors to drop")
 
-    def _alter(self, change: AlterTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _alter(self, change: AlterTable, statement: Statement) -> None:
         renames = [clause for clause in change.clauses if isinstance(clause, RenameTo)]
         clauses = tuple(clause for clause in change.clauses if not isinstance(clause, RenameTo))
         if clauses:
-            self._alterations.alter(change.name, clauses, event, outcome)
+            self._alterations.alter(change.name, clauses, statement)
         for rename in renames:
-            self._tables.rename(change.name, rename.name, event, outcome)
+            self._tables.rename(change.name, rename.name, statement)
 
 
 def plan_tables(

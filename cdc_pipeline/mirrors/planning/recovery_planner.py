@@ -9,7 +9,6 @@ from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import RenameMirror
-from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import RecoverDatabase, RecoverTable
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+    from cdc_pipeline.mirrors.planning.statement import Statement
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 
 _NOT_KEPT = "the lake keeps no mirror of it; a rebuild brings the rows that the stream has had"
@@ -68,21 +67,23 @@ class RecoveryPlanner:
     def _ended_before(self, event: DdlEvent, database: str) -> list[EndedTable]:
         return [table for table in self._ended_in(database) if table.time < event.commit_ts]
 
-    def recover(self, change: RecoverTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def recover(self, change: RecoverTable, statement: Statement) -> None:
         """Brings back the table that was last dropped or truncated under the name, under `new_name` if given."""
         name, target = change.name, change.new_name or change.name
-        ended = [table for table in self._ended_before(event, name.database) if folded(table.name) == folded(name)]
+        ended = [
+            table for table in self._ended_before(statement.event, name.database) if folded(table.name) == folded(name)
+        ]
         table = max(ended, key=lambda item: item.time, default=None)
         if self._draft.exists(target):
-            refuse(self._draft, target, f"{name} cannot be recovered as {target}: {target} exists", event, outcome)
+            statement.refuse(target, f"{name} cannot be recovered as {target}: {target} exists")
         elif table is None or (change.by_job and len(ended) > 1):
-            self._create_empty(target, _SEVERAL if ended else _NOT_KEPT, event, outcome)
+            self._create_empty(target, _SEVERAL if ended else _NOT_KEPT, statement)
         else:
-            self._bring_back(table, target, event, outcome)
+            self._bring_back(table, target, statement)
 
-    def recover_database(self, database: str, new_database: str | None, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def recover_database(self, database: str, new_database: str | None, statement: Statement) -> None:
         """Brings back the tables of the last DROP DATABASE."""
-        dropped = [table for table in self._ended_before(event, database) if table.state]
+        dropped = [table for table in self._ended_before(statement.event, database) if table.state]
         last = max((table.time for table in dropped), default=None)
         for table in [table for table in dropped if table.time == last]:
             former = table.state.former_name if table.state else table.name
@@ -90,17 +91,17 @@ class RecoveryPlanner:
             # pending rows do not show that it exists: without a statement that names the table, one segment has all its rows
             if self._draft.state(target) is not None:
                 reason = f"{table.name} cannot be recovered as {target}: {target} exists"
-                refuse(self._draft, target, reason, event, outcome)
+                statement.refuse(target, reason)
             else:
-                self._bring_back(table, target, event, outcome)
+                self._bring_back(table, target, statement)
         if last is None:
             reason = f"database {database} cannot be recovered: the lake has no dropped mirrors of it"
-            refuse(self._draft, None, reason, event, outcome)
+            statement.refuse(None, reason)
 
-    def _bring_back(self, table: EndedTable, target: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _bring_back(self, table: EndedTable, target: TableName, statement: Statement) -> None:
         kept = table.state
         if kept is None or not self._draft.has_salt(kept):
-            self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, event, outcome)
+            self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, statement)
             return
         state = self._draft.named(replace(kept, name=target, retired=None))
         self._draft.steps.append(RenameMirror(kept, state, table.ddl_id if kept.retired is None else None))
@@ -109,11 +110,11 @@ class RecoveryPlanner:
         self._ended_in(table.name.database).remove(table)
         self._draft.set_state(state)
         state = self._draft.apply_name_rules(state)
-        record_effect(outcome, f"recovered {table.name} as {target}, as it was before {table.ddl_id}", state)
+        statement.record(f"recovered {table.name} as {target}, as it was before {table.ddl_id}", state)
 
-    def _create_empty(self, target: TableName, reason: str, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _create_empty(self, target: TableName, reason: str, statement: Statement) -> None:
         """Creates the mirror without columns, which its next rows show."""
         text = f"RECOVER or FLASHBACK brought the table back without its rows: {reason}"
-        gap = statement_gap(GapKind.NOT_RESTORED, text, event.position)
-        state = MirrorState(target, f"{target}@{event.ddl_id}", TableSchema(()), inferred=True)
-        record_effect(outcome, f"{target} came back without its rows", self._draft.create(state.with_gaps(gap)))
+        gap = statement_gap(GapKind.NOT_RESTORED, text, statement.event.position)
+        state = MirrorState(target, f"{target}@{statement.event.ddl_id}", TableSchema(()), inferred=True)
+        statement.record(f"{target} came back without its rows", self._draft.create(state.with_gaps(gap)))

@@ -10,7 +10,6 @@ from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState, name_gap
 from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
-from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse, refuse_definition
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import altered
 from cdc_pipeline.mysql.ddl.queried_columns import created_columns, queried_columns
@@ -21,9 +20,9 @@ from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
 if TYPE_CHECKING:
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
+    from cdc_pipeline.mirrors.planning.statement import Statement
     from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
     from cdc_pipeline.mysql.model.table import TableName
 
@@ -42,42 +41,46 @@ class TablePlanner:
         self._recovery = recovery
         self._removed: set[TableName] = set()
 
-    def refuse_table(self, change: NotSupported, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def refuse_table(self, change: NotSupported, statement: Statement) -> None:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
         name = change.name
         if name is not None and change.creates and not self._draft.exists(name):
-            self._draft.create(MirrorState(name, f"{name}@{event.ddl_id}", TableSchema(()), inferred=True))
+            self._draft.create(MirrorState(name, f"{name}@{statement.event.ddl_id}", TableSchema(()), inferred=True))
         if name is None:
-            refuse(self._draft, None, change.reason, event, outcome)
+            statement.refuse(None, change.reason)
         else:
-            refuse_definition(self._draft, name, change.reason, event, outcome)
+            statement.refuse_definition(name, change.reason)
         if change.everywhere:
             for other in self._draft.names():
-                refuse(self._draft, other, change.reason, event, outcome)
+                statement.refuse(other, change.reason)
 
     # ---- CREATE
 
-    def create(self, change: CreateTable, event: DdlEvent, outcome: DdlOutcome, *, inferred: bool = False) -> None:
+    def create(self, change: CreateTable, statement: Statement, *, inferred: bool = False) -> None:
         """Creates the mirror, or gives its definition to one that earlier rows created. `inferred`: of `MirrorState`."""
         name, schema = change.name, change.schema
         if change.if_not_exists and self._draft.exists(name):
             self._draft.flush_rows(name)
-            self._learn_definition(name, schema, event, outcome)
+            self._learn_definition(name, schema, statement)
             return
         self._draft.flush_rows(name)
         existing = self._draft.state(name)
         if existing is not None:
             self._draft.require_same_table(name)
             # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
-            self._draft.steps.append(DropMirror(existing, event.ddl_id))
-            self._recovery.add(name, event.ddl_id, existing)
-            outcome.effects.append(f"dropped the former {name}: the stream has no DROP or RENAME of it")
-        state = MirrorState(name, f"{name}@{event.ddl_id}", schema, inferred=inferred or not schema.columns)
-        state = state.with_gaps(*self.gaps_of_start(change, event))
+            self._draft.steps.append(DropMirror(existing, statement.event.ddl_id))
+            self._recovery.add(name, statement.event.ddl_id, existing)
+            statement.note(f"dropped the former {name}: the stream has no DROP or RENAME of it")
+        state = MirrorState(name, f"{name}@{statement.event.ddl_id}", schema, inferred=inferred or not schema.columns)
+        state = state.with_gaps(*self.gaps_of_start(change, statement.event))
         spelled = self._draft.named(state).name
-        if existing is not None and existing.name != spelled and not dialect_has_trait(event.dialect, Trait.FROM_TIDB):
+        if (
+            existing is not None
+            and existing.name != spelled
+            and not dialect_has_trait(statement.event.dialect, Trait.FROM_TIDB)
+        ):
             state = state.with_gaps(name_gap(existing.name, spelled))
-        record_effect(outcome, f"created {name}", self._draft.create(state))
+        statement.record(f"created {name}", self._draft.create(state))
 
     def gaps_of_start(self, change: CreateTable, event: DdlEvent) -> tuple[Gap, ...]:
         """The gaps of the created table.
@@ -90,7 +93,7 @@ class TablePlanner:
             return change.gaps
         return (*change.gaps, MAY_HAVE_EXISTED)
 
-    def _learn_definition(self, name: TableName, schema: TableSchema, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _learn_definition(self, name: TableName, schema: TableSchema, statement: Statement) -> None:
         """Takes the definition from CREATE TABLE IF NOT EXISTS of an existing table.
 
         The statement changes nothing upstream. It helps if the schema was inferred from rows and may be this one.
@@ -98,17 +101,17 @@ class TablePlanner:
         state = self._draft.state(name)
         assert state is not None
         if not state.inferred or not fits_messages(schema, state.schema):
-            outcome.effects.append(f"{name} exists already")
+            statement.note(f"{name} exists already")
             return
         gaps = replace_type_gaps(state.gaps, schema.columns)
         learnt = replace(state, schema=schema, inferred=False, gaps=gaps)
-        learnt = self._change_definition(state, learnt, event)
-        record_effect(outcome, f"{name} exists already; its definition is now known", learnt)
+        learnt = self._change_definition(state, learnt, statement.event)
+        statement.record(f"{name} exists already; its definition is now known", learnt)
 
     def _change_definition(self, before: MirrorState, after: MirrorState, event: DdlEvent) -> MirrorState:
         return self._draft.change_columns(before, after, origins_by_name(before.schema, after.schema.columns), event)
 
-    def create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def create_like(self, change: CreateTableLike, statement: Statement) -> None:
         """Creates the table with the definition of another, if that is known."""
         source = self._draft.state(change.source)
         if source is None and self._draft.exists(change.source):
@@ -116,14 +119,14 @@ class TablePlanner:
             source = self._draft.state(change.source)
         if source is None:
             reason = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
-            self.refuse_table(NotSupported(reason, change.name, creates=True), event, outcome)
+            self.refuse_table(NotSupported(reason, change.name, creates=True), statement)
             return
         gaps = tuple(gap for gap in source.gaps if gap.kind in _OF_DEFINITION and gap != MAY_HAVE_EXISTED)
         created = CreateTable(change.name, source.schema, change.if_not_exists, gaps)
         # rows correct a copied definition that comes from rows
-        self.create(created, event, outcome, inferred=source.inferred)
+        self.create(created, statement, inferred=source.inferred)
 
-    def create_as_select(self, change: CreateTableAsSelect, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def create_as_select(self, change: CreateTableAsSelect, statement: Statement) -> None:
         """Creates the table of CREATE TABLE … SELECT, with a gap: upstream sends either the rows or, as here, the query."""
 
         def schema_of(name: TableName) -> TableSchema | None:
@@ -136,15 +139,15 @@ class TablePlanner:
             columns = created_columns(own, queried_columns(change.query, change.database, schema_of))
             schema = altered(replace(own, columns=columns), change.keys)
         except ValueError as error:  # QueryError, SchemaConflictError
-            self.refuse_table(NotSupported(str(error), change.name, creates=True), event, outcome)
+            self.refuse_table(NotSupported(str(error), change.name, creates=True), statement)
             return
         reason = "its first rows came from a query and were not sent"
-        gap = statement_gap(GapKind.FILLED_BY_QUERY, reason, event.position)
-        self.create(CreateTable(change.name, schema, change.if_not_exists, (gap,)), event, outcome)
+        gap = statement_gap(GapKind.FILLED_BY_QUERY, reason, statement.event.position)
+        self.create(CreateTable(change.name, schema, change.if_not_exists, (gap,)), statement)
 
     # ---- TRUNCATE, DROP, RENAME
 
-    def truncate(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def truncate(self, name: TableName, statement: Statement) -> None:
         """Empties the mirror, and removes the gaps of its rows."""
         if self._draft.uses_soft_delete(name) or self._recovery.is_expected(name):
             self._draft.flush_rows(name)
@@ -152,48 +155,48 @@ class TablePlanner:
             self._draft.discard_rows(name)
         state = self._draft.state(name)
         if state is None:
-            record_effect(outcome, f"{name}: no mirror to truncate")
+            statement.record(f"{name}: no mirror to truncate")
             return
         # the other gaps were about rows that no longer exist
         stays = tuple(gap for gap in state.gaps if gap.kind is GapKind.NAMES_DIFFER_IN_CASE)
         healed = replace(state, gaps=stays).with_gaps(*type_gaps(state.schema.columns))
         is_kept = self._recovery.is_expected(name) and not state.has_soft_delete
-        self._recovery.add(name, event.ddl_id, state if is_kept else None)
+        self._recovery.add(name, statement.event.ddl_id, state if is_kept else None)
         if is_kept:  # a FLASHBACK of this cut moves the mirror with the rows back
-            healed = replace(healed, mirror_id=f"{name}@{event.ddl_id}")
-            self._draft.steps += [DropMirror(state, event.ddl_id), CreateMirror(healed)]
+            healed = replace(healed, mirror_id=f"{name}@{statement.event.ddl_id}")
+            self._draft.steps += [DropMirror(state, statement.event.ddl_id), CreateMirror(healed)]
             self._draft.set_state(healed)
         else:
             self._draft.steps.append(TruncateMirror(state))
             if healed != state:
                 self._draft.record_state(healed)
         self._draft.truncate(healed)
-        record_effect(outcome, f"truncated {name}", healed)
+        statement.record(f"truncated {name}", healed)
 
-    def drop(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def drop(self, name: TableName, statement: Statement) -> None:
         """Moves the mirror to `dropped/`, or (`ddl_policy: keep`) renames it."""
         self._removed.add(name)
         self._draft.flush_rows(name)
         state = self._draft.state(name)
         if state is None:
-            outcome.effects.append(f"{name}: no mirror to drop")
+            statement.note(f"{name}: no mirror to drop")
             return
         self._draft.remove(name)
         if self._policy.action_for(name) == KEEP:
-            kept = state.as_retired(event.ddl_id)
+            kept = state.as_retired(statement.event.ddl_id)
             self._draft.steps.append(RenameMirror(state, kept))
             self._draft.set_state(kept)
-            self._recovery.add(name, event.ddl_id, kept)
-            record_effect(outcome, f"dropped {name}; its mirror is kept as {kept.name}")
+            self._recovery.add(name, statement.event.ddl_id, kept)
+            statement.record(f"dropped {name}; its mirror is kept as {kept.name}")
             return
-        self._draft.steps.append(DropMirror(state, event.ddl_id))
-        self._recovery.add(name, event.ddl_id, state)
-        record_effect(outcome, f"dropped {name}; its mirror is kept in dropped/")
+        self._draft.steps.append(DropMirror(state, statement.event.ddl_id))
+        self._recovery.add(name, statement.event.ddl_id, state)
+        statement.record(f"dropped {name}; its mirror is kept in dropped/")
 
-    def rename(self, old: TableName, new: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def rename(self, old: TableName, new: TableName, statement: Statement) -> None:
         """Renames the mirror, or refuses if one of the new name exists."""
         if not self._draft.exists(old):
-            record_effect(outcome, f"{old} has no mirror yet; its rows will arrive as {new}")
+            statement.record(f"{old} has no mirror yet; its rows will arrive as {new}")
             return
         self._removed.add(old)
         self._draft.flush_rows(old)
@@ -203,7 +206,7 @@ class TablePlanner:
         target = self._draft.state(new) if old != new else None
         if target is not None:
             self._draft.require_same_table(new)
-            refuse(self._draft, old, f"RENAME of {old} to {new}: {new} exists", event, outcome)
+            statement.refuse(old, f"RENAME of {old} to {new}: {new} exists")
             return
         renamed = self._draft.apply_name_rules(self._draft.rename(state, new))
-        record_effect(outcome, f"renamed {old} to {new}", renamed)
+        statement.record(f"renamed {old} to {new}", renamed)
