@@ -22,7 +22,7 @@ from cdc_pipeline.lake.tables.ddl_history import (
 from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
 from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason, mirrored_event
 from cdc_pipeline.mysql.ddl.shown_statement import without_literals
 from cdc_pipeline.positions import POSITION, Position

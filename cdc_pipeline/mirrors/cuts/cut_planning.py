@@ -23,7 +23,6 @@ from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
 from cdc_pipeline.mirrors.merge.net_changes import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
-from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner, plan_tables
@@ -130,7 +129,7 @@ class CutPlanner:
         altered = {name for event in ddl.to_apply for name in event.names()}
         states = {group.name: self.inputs.mirror(group.name) for group in groups if group.key_names}
         keys = self.settings.keys
-        without = {name for name, state in states.items() if state is not None and not key_columns(state, keys)}
+        without = {name for name, state in states.items() if state is not None and not state.key_columns(keys)}
         return without | (altered & states.keys())
 
     def _columns_of(self, name: TableName) -> frozenset[str] | None:
@@ -195,7 +194,7 @@ def row_sets(plan: CutPlan, settings: CutSettings) -> Iterable[RowSet]:
     """The rows of each ApplyRows step of the plan."""
     for index, step in enumerate(plan.steps):
         if isinstance(step, ApplyRows):
-            schema, key = step.state.schema, key_columns(step.state, settings.keys)
+            schema, key = step.state.schema, step.state.key_columns(settings.keys)
             columns = tuple(column for name in key or schema.column_names if (column := schema.find(name)) is not None)
             yield RowSet(
                 index,

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_INCLUDED
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mirrors.model.upstream_tables import qualified_events
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason, mirrored_event
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange

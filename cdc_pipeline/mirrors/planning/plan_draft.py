@@ -11,7 +11,6 @@ from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.mirrors.model.computed_columns import merged_columns
 from cdc_pipeline.mirrors.model.masks import stale_hash_gaps
-from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState, name_gap
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
@@ -32,6 +31,8 @@ from cdc_pipeline.mirrors.planning.inferred_schema import (
     with_spellings,
 )
 from cdc_pipeline.mirrors.planning.lacking_columns import (
+    columns_in_no_row,
+    columns_missing_in_deletes,
     computed_columns,
     filtered_columns,
     partial_columns,
@@ -39,11 +40,6 @@ from cdc_pipeline.mirrors.planning.lacking_columns import (
     unsure_update_gaps,
 )
 from cdc_pipeline.mirrors.planning.merged_definitions import require_free_names, with_lacking_columns, with_rows
-from cdc_pipeline.mirrors.planning.soft_delete_plans import (
-    columns_in_no_row,
-    columns_missing_in_deletes,
-    key_after_alter,
-)
 from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED, ColumnRules
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.mysql.ddl.evolution import row_shape
@@ -223,8 +219,7 @@ class PlanDraft:
         elif before.soft_delete_key is not None:
             masked = self._keep_soft_delete(before, masked, origins)
         commit_ms, is_start = (event.commit_ms, event.is_start) if event is not None else (0, False)
-        self.steps.append(ChangeColumns(before, masked, origins, commit_ms, kept, is_start))
-        self.set_state(masked)
+        self._change(ChangeColumns(before, masked, origins, commit_ms, kept, is_start))
         return masked
 
     def _keep_soft_delete(
@@ -233,13 +228,13 @@ class PlanDraft:
         """`after` with the soft-delete key of `before`. Purges deleted rows if upstream now has a column `_deleted`."""
         assert before.soft_delete_key is not None
         if after.schema.find(DELETED) is None:
-            return replace(after, soft_delete_key=key_after_alter(before.soft_delete_key, origins))
+            return replace(after, soft_delete_key=_key_after_alter(before.soft_delete_key, origins))
         self.steps.append(PurgeDeletedRows(before))
         return replace(after, soft_delete_key=None).with_gaps(HAS_OWN_DELETED)
 
     def key(self, state: MirrorState) -> tuple[str, ...]:
         """The columns that identify a row of the mirror; empty for a keyless table."""
-        return key_columns(state, self._keys)
+        return state.key_columns(self._keys)
 
     def uses_soft_delete(self, name: TableName) -> bool:
         """Whether the mirror keeps rows that upstream deletes, or, if it does not exist, whether the rules say so."""
@@ -310,8 +305,18 @@ class PlanDraft:
 
     def record_state(self, state: MirrorState) -> None:
         """Changes the mirror's properties. Its rows and columns stay as they are."""
-        self.steps.append(UpdateState(state))
+        self._change(UpdateState(state))
+
+    def _change(self, step: UpdateState | ChangeColumns) -> None:
+        """Adds the step, or includes it in the last one of a merged mirror: a thousand CREATE TABLE become one commit."""
+        state, keeps_columns = step.state, isinstance(step, ChangeColumns) and step.kept_columns
         self.set_state(state)
+        own = [index for index, other in enumerate(self.steps) if other.state.mirror_id == state.mirror_id]
+        last = self.steps[own[-1]] if own and state.source_tables is not None and not keeps_columns else None
+        if isinstance(last, CreateMirror) or (isinstance(last, UpdateState) and isinstance(step, UpdateState)):
+            self.steps[own[-1]] = replace(last, state=state)
+        else:
+            self.steps.append(step)
 
     # ---- rows
 
@@ -473,3 +478,15 @@ def _encodings(groups: Iterable[RowGroup]) -> tuple[tuple[str, dict[str, str]], 
     for group in groups:
         found.setdefault(group.dialect, {}).update(group.types.encodings)
     return tuple(sorted(found.items()))
+
+
+def _key_after_alter(key: tuple[str, ...], origins: Iterable[ColumnOrigin]) -> tuple[str, ...]:
+    """The soft-delete key under the new column names.
+
+    Empty if a column of it was dropped or changed its type: values that differed may be equal in the new type.
+    """
+    by_old_name = {origin.before.name: origin for origin in origins if origin.before is not None}
+    found = [by_old_name.get(name) for name in key]
+    if any(origin is None or origin.before is None or origin.before.type != origin.after.type for origin in found):
+        return ()
+    return tuple(origin.after.name for origin in found if origin is not None)

@@ -14,10 +14,8 @@ from typing_extensions import assert_never
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.tables.ddl_history import HELD
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.model.steps import Step
+from cdc_pipeline.mirrors.model.steps import DdlOutcome, Step
 from cdc_pipeline.mirrors.planning.alter_planner import AlterPlanner
-from cdc_pipeline.mirrors.planning.merged_steps import coalesced
 from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanner
 from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
 from cdc_pipeline.mirrors.planning.statement import Statement
@@ -144,7 +142,7 @@ class Planner:
         held = (
             replace(table, name=state.name) if (state := states[name]) else table for name, table in self._held.items()
         )
-        return CutPlan(coalesced(self._draft.steps), outcomes, tuple(held), self._held_from)
+        return CutPlan(tuple(self._draft.steps), outcomes, tuple(held), self._held_from)
 
     # ---- ddl_policy
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, NO_EFFECT, NOT_APPLIED
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.model.steps import DdlOutcome
 
 if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent

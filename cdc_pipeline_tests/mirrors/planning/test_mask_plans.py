@@ -10,10 +10,9 @@ from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.masks import HASH, NULL
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.model.steps import ChangeColumns, CreateMirror
+from cdc_pipeline.mirrors.model.steps import ChangeColumns, CreateMirror, DdlOutcome
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
