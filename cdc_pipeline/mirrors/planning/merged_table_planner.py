@@ -31,7 +31,6 @@ from cdc_pipeline.mirrors.planning.alter_planner import (
     with_kept,
     with_renamed_gaps,
 )
-from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
 from cdc_pipeline.mirrors.planning.merged_columns import (
     added_again,
     empty_column,
@@ -89,42 +88,28 @@ class MergedTablePlanner:
         match inner:
             case CreateTable():
                 self._create(mirror, name, inner, statement)
+                return
             case CreateTableLike():
-                like = None if state is None else state.source_table(inner.source)
-                if like is None or like.inferred:
-                    reason = f"CREATE TABLE LIKE {inner.source}, whose definition is unknown"
-                    self._refuse_table(mirror, name, NotSupported(reason, name, creates=True), statement)
-                else:
-                    self._create(mirror, name, CreateTable(name, like.schema, inner.if_not_exists), statement)
+                self._create_like(mirror, name, inner, statement)
+                return
             case NotSupported():
                 self._refuse_table(mirror, name, inner, statement)
-            case AlterTable() | TruncateTable() | DropTable() | RenameTable():
-                if state is None or source is None:
-                    statement.note(f"{name} has no rows in {mirror} yet")
-                else:
-                    self._change(state, source, inner, statement)
-            case _:
-                assert_never(inner)
-
-    def _change(
-        self,
-        state: MirrorState,
-        source: SourceTable,
-        change: AlterTable | TruncateTable | DropTable | RenameTable,
-        statement: Statement,
-    ) -> None:
-        match change:
+                return
+        if state is None or source is None:
+            statement.note(f"{name} has no rows in {mirror} yet")
+            return
+        match inner:
             case AlterTable():
-                self._alter(state, source, change.clauses, statement)
+                self._alter(state, source, inner.clauses, statement)
             case TruncateTable():
-                self._change_rows(DeleteRows(state, source_rows(source.name), f"TRUNCATE of {source.name}"))
-                statement.record(f"deleted the rows of {source.name} in {state.name}", state)
+                self._change_rows(DeleteRows(state, source_rows(name), f"TRUNCATE of {name}"))
+                statement.record(f"deleted the rows of {name} in {mirror}", state)
             case DropTable():
                 self._drop(state, source, statement)
             case RenameTable():
-                self._rename(state, source, change.new_name, statement)
+                self._rename(state, source, inner.new_name, statement)
             case _:
-                assert_never(change)
+                assert_never(inner)
 
     # ---- CREATE
 
@@ -139,20 +124,25 @@ class MergedTablePlanner:
             new = self._draft.create(with_sources(empty, created).with_gaps(*gaps))
             statement.record(f"created {mirror} for the rows of {name}", new)
             return
-        effect = f"{name} is merged into {mirror}"
         if known is not None and change.if_not_exists:
-            if not known.inferred or not fits_messages(source.schema, known.schema):
-                statement.note(f"{name} exists already")
-                return
-            effect = f"{name} exists already; its definition is now known"
-        elif known is not None:
+            statement.note(f"{name} exists already")
+            return
+        if known is not None:
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
             statement.note(f"deleted the former rows of {name}: the stream has no DROP or RENAME of it")
         others = tuple(other for other in state.source_tables or () if other.name != name)
-        after = self._change_definitions(state, (*others, *created), statement.event)
-        if gaps:
-            self._draft.add_gaps(mirror, *gaps)
-        statement.record(effect, self._draft.state(mirror) or after)
+        changed = self._change_definitions(state, (*others, *created), statement.event).with_gaps(*gaps)
+        self._draft.add_gaps(mirror, *gaps)
+        statement.record(f"{name} is merged into {mirror}", changed)
+
+    def _create_like(self, mirror: TableName, name: TableName, change: CreateTableLike, statement: Statement) -> None:
+        state = self._draft.state(mirror)
+        like = None if state is None else state.source_table(change.source)
+        if like is None or like.inferred:
+            reason = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
+            self._refuse_table(mirror, name, NotSupported(reason, name, creates=True), statement)
+        else:
+            self._create(mirror, name, CreateTable(name, like.schema, change.if_not_exists), statement)
 
     def _refuse_table(self, mirror: TableName, name: TableName, change: NotSupported, statement: Statement) -> None:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""

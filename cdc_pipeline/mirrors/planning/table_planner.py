@@ -9,13 +9,12 @@ from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState, name_gap
 from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, RenameMirror, TruncateMirror
-from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import altered
 from cdc_pipeline.mysql.ddl.queried_columns import created_columns, queried_columns
-from cdc_pipeline.mysql.expressions.conversions import replace_type_gaps, type_gaps
+from cdc_pipeline.mysql.expressions.conversions import type_gaps
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
-from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
+from cdc_pipeline.mysql.model.table import TableSchema
 
 if TYPE_CHECKING:
     from cdc_pipeline.gaps import Gap
@@ -57,11 +56,10 @@ class TablePlanner:
     # ---- CREATE
 
     def create(self, change: CreateTable, statement: Statement, *, inferred: bool = False) -> None:
-        """Creates the mirror, or gives its definition to one that earlier rows created. `inferred`: of `MirrorState`."""
+        """Creates the mirror. `inferred`: of `MirrorState`."""
         name, schema = change.name, change.schema
         if change.if_not_exists and self._draft.exists(name):
-            self._draft.flush_rows(name)
-            self._learn_definition(name, schema, statement)
+            statement.note(f"{name} exists already")
             return
         self._draft.flush_rows(name)
         existing = self._draft.state(name)
@@ -92,24 +90,6 @@ class TablePlanner:
         if is_new or change.name in self._removed:
             return change.gaps
         return (*change.gaps, MAY_HAVE_EXISTED)
-
-    def _learn_definition(self, name: TableName, schema: TableSchema, statement: Statement) -> None:
-        """Takes the definition from CREATE TABLE IF NOT EXISTS of an existing table.
-
-        The statement changes nothing upstream. It helps if the schema was inferred from rows and may be this one.
-        """
-        state = self._draft.state(name)
-        assert state is not None
-        if not state.inferred or not fits_messages(schema, state.schema):
-            statement.note(f"{name} exists already")
-            return
-        gaps = replace_type_gaps(state.gaps, schema.columns)
-        learnt = replace(state, schema=schema, inferred=False, gaps=gaps)
-        learnt = self._change_definition(state, learnt, statement.event)
-        statement.record(f"{name} exists already; its definition is now known", learnt)
-
-    def _change_definition(self, before: MirrorState, after: MirrorState, event: DdlEvent) -> MirrorState:
-        return self._draft.change_columns(before, after, origins_by_name(before.schema, after.schema.columns), event)
 
     def create_like(self, change: CreateTableLike, statement: Statement) -> None:
         """Creates the table with the definition of another, if that is known."""
