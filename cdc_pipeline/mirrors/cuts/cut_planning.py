@@ -25,7 +25,7 @@ from cdc_pipeline.mirrors.merge.net_changes import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-from cdc_pipeline.mirrors.planning.planner import Permissions, Planner, plan_tables
+from cdc_pipeline.mirrors.planning.planner import Planner, plan_tables
 from cdc_pipeline.mirrors.settings.column_rules import soft_delete_problems, unknown_masked_columns
 
 if TYPE_CHECKING:
@@ -110,9 +110,10 @@ class CutPlanner:
         def planner_for(held: tuple[HeldTable, ...]) -> Planner:
             draft = self._draft(groups)
             drafts.append((draft, streams.plan_selection_change(draft)))
-            permissions = Permissions(self.settings.policy, self.inputs.permitted, held)
             ended = partial(self.inputs.ended_tables, cut_id=self.window.cut_id)
-            return Planner(draft, known_gaps=gaps, permissions=permissions, ended=ended, doubts=rows.doubts)
+            return Planner(
+                draft, known_gaps=gaps, permitted=self.inputs.permitted, held=held, ended=ended, doubts=rows.doubts
+            )
 
         plan = plan_tables(planner_for, ddl.to_apply, streams.held(), self.window.after_tso or 0, self.report)
         self._report(plan, *drafts[-1])
@@ -156,16 +157,7 @@ class CutPlanner:
         return with_types(row_groups(rows.changes), self.raw, rows.changes, self.inputs.mirror, self.claims)
 
     def _draft(self, groups: Iterable[RowGroup]) -> PlanDraft:
-        return PlanDraft(
-            groups,
-            self.inputs.mirror,
-            self.published.names,
-            self.window.cut_id,
-            self.settings.time_zone,
-            self.settings.columns,
-            self.settings.keys,
-            self.settings.selection,
-        )
+        return PlanDraft(groups, self.inputs.mirror, self.published.names, self.window.cut_id, self.settings)
 
     def _known_gaps(
         self, ddl: CutStatements, late: LateChanges, rows: CutRows, groups: Iterable[RowGroup]

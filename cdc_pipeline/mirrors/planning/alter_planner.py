@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.planning.statement import Statement
-    from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
     from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
     from cdc_pipeline.mysql.model.schema_changes import Clause
     from cdc_pipeline.mysql.model.table import Default, TableName, TableSchema
@@ -46,9 +45,8 @@ if TYPE_CHECKING:
 class AlterPlanner:
     """Plans the clauses of ALTER TABLE except RENAME TO."""
 
-    def __init__(self, draft: PlanDraft, policy: DdlPolicy) -> None:
+    def __init__(self, draft: PlanDraft) -> None:
         self._draft = draft
-        self._policy = policy
 
     def alter(self, name: TableName, clauses: tuple[Clause, ...], statement: Statement) -> None:
         if self._draft.state(name) is None:
@@ -112,7 +110,7 @@ class AlterPlanner:
         remaining = {origin.before.name for origin in origins if origin.before is not None}
         dropped = [column.name for column in state.schema.columns if column.name not in remaining]
         kept: tuple[tuple[str, str], ...] = ()
-        if self._policy.action_for(state.name) == KEEP:
+        if self._draft.policy.action_for(state.name) == KEEP:
             changed, kept = with_kept(changed, dropped, statement.event)
         changed = with_conversion_gaps(
             with_renamed_gaps(changed, names_after(dropped, origins)), state, origins, self._draft.time_zone

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.planning.statement import Statement
     from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
-    from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
     from cdc_pipeline.mysql.model.schema_changes import Clause, OfSourceTable
     from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
 
@@ -75,9 +74,8 @@ if TYPE_CHECKING:
 class MergedTablePlanner:
     """Plans one statement about a source table of a merged mirror."""
 
-    def __init__(self, draft: PlanDraft, policy: DdlPolicy, tables: TablePlanner) -> None:
+    def __init__(self, draft: PlanDraft, tables: TablePlanner) -> None:
         self._draft = draft
-        self._policy = policy
         self._tables = tables
 
     def plan(self, change: OfSourceTable, statement: Statement) -> None:
@@ -167,7 +165,7 @@ class MergedTablePlanner:
             statement.note(f"{source.name} was the last table of {state.name}")
             self._tables.drop(state.name, statement)
             return
-        if self._policy.action_for(state.name) == KEEP:
+        if self._draft.policy.action_for(state.name) == KEEP:
             kept_name = replace(source.name, table=f"{source.name.table}__dropped_{statement.event.ddl_id}")
             self._change_rows(ChangeSourceRows(state, source.name, renamed=kept_name))
             effect = f"kept the rows of {source.name} in {state.name} under the name {kept_name}"
@@ -224,7 +222,7 @@ class MergedTablePlanner:
         dropped = [column.name for column in source.schema.columns if schema.find(column.name) is None]
         shared = [name for name in dropped if any(other.schema.find(name) for other in others)]
         gaps = unsure_values(source.name, origins, with_sources(state, sources).schema, alone=not others)
-        if self._policy.action_for(mirror) == KEEP:
+        if self._draft.policy.action_for(mirror) == KEEP:
             detail = "rows whose table dropped it keep their values (ddl_policy)"
             gaps += [Gap(GapKind.TABLES_DIFFER, detail, name, example=str(source.name)) for name in shared]
             shared = []
@@ -303,7 +301,7 @@ class MergedTablePlanner:
         origins = origins_by_name(current.schema, target.schema.columns)
         dropped = [column.name for column in current.schema.columns if target.schema.find(column.name) is None]
         kept: tuple[tuple[str, str], ...] = ()
-        if self._policy.action_for(current.name) == KEEP:
+        if self._draft.policy.action_for(current.name) == KEEP:
             target, kept = with_kept(target, dropped, event)
         # a column that all source tables generate by the same expression is recomputed
         recomputed = [

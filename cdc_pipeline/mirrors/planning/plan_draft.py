@@ -40,8 +40,7 @@ from cdc_pipeline.mirrors.planning.lacking_columns import (
     unsure_update_gaps,
 )
 from cdc_pipeline.mirrors.planning.merged_definitions import require_free_names, with_lacking_columns, with_rows
-from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED, ColumnRules
-from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
+from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED
 from cdc_pipeline.mysql.ddl.evolution import row_shape
 from cdc_pipeline.mysql.expressions.conversions import absent_column_gaps, replace_type_gaps
 from cdc_pipeline.mysql.model.change_names import folded
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.masks import Mask
+    from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
     from cdc_pipeline.mysql.model.table import TableName
 
 
@@ -64,10 +64,6 @@ class PlanDraft:
 
     lookup: returns the mirror of this key as the last cut left it.
     known: the names of the mirrors of that cut.
-    time_zone: the zone in which the encoder prints TIMESTAMP values.
-    rules: the column rules for mirrors that the plan creates.
-    keys: `database.table` → the columns that identify a row, for tables without a key in their definition.
-    selection: names the mirrors that rows create.
     """
 
     def __init__(
@@ -76,24 +72,22 @@ class PlanDraft:
         lookup: Callable[[TableName], MirrorState | None],
         known: frozenset[TableName],
         cut_id: int,
-        time_zone: str,
-        rules: ColumnRules | None = None,
-        keys: Mapping[str, tuple[str, ...]] | None = None,
-        selection: TableSelection = ALL_TABLES,
+        settings: CutSettings,
     ) -> None:
         self._groups: dict[TableName, dict[int, list[RowGroup]]] = defaultdict(lambda: defaultdict(list))
         for group in groups:
             self._groups[group.name][group.segment].append(group)
         self._lookup = lookup
-        self._selection = selection
-        self._key = selection.key
-        self._known = frozenset(map(selection.key, known))
+        self._settings = settings
+        self._rules = settings.columns
+        self._selection = settings.selection
+        self._key = settings.selection.key
+        self._known = frozenset(map(self._key, known))
         self._upstream: dict[TableName, TableName] = {}
         """Key → upstream's name of the table that a mirror of this key gets."""
         self._cut_id = cut_id
-        self.time_zone = time_zone
-        self._rules = rules or ColumnRules()
-        self._keys = keys or {}
+        self.time_zone = settings.time_zone
+        self.policy = settings.policy
         self._states: dict[TableName, MirrorState | None] = {}
         self._passed_events: dict[TableName, int] = defaultdict(int)
         self._empty: set[str] = set()
@@ -234,7 +228,7 @@ class PlanDraft:
 
     def key(self, state: MirrorState) -> tuple[str, ...]:
         """The columns that identify a row of the mirror; empty for a keyless table."""
-        return state.key_columns(self._keys)
+        return state.key_columns(self._settings.keys)
 
     def uses_soft_delete(self, name: TableName) -> bool:
         """Whether the mirror keeps rows that upstream deletes, or, if it does not exist, whether the rules say so."""

@@ -20,7 +20,7 @@ from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanne
 from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
 from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
-from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, NO_STATEMENT, DdlPolicy, HeldTable
+from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, NO_STATEMENT, HeldTable
 from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -66,21 +66,12 @@ class CutPlan:
     """The first segment of a held table whose rows are not applied."""
 
 
-@dataclass(frozen=True)
-class Permissions:
-    """Which statements may be applied, and which tables are held."""
-
-    policy: DdlPolicy = field(default_factory=DdlPolicy)
-    permitted: frozenset[Position] = frozenset()
-    """Statements that the policy does not hold: a replay applies them."""
-    held: tuple[HeldTable, ...] = ()
-    """The tables that wait from the start."""
-
-
 class Planner:
     """Plans a cut on a draft.
 
     known_gaps: gaps that are known before planning, such as those of dead letters.
+    permitted: statements that the policy does not hold: a replay applies them.
+    held: the tables that wait from the start.
     ended: returns the tables of a database that earlier cuts dropped or truncated.
     doubts: rows for which it is unknown whether they precede or follow a statement.
     """
@@ -90,7 +81,8 @@ class Planner:
         draft: PlanDraft,
         *,
         known_gaps: Mapping[TableName, tuple[Gap, ...]] | None = None,
-        permissions: Permissions | None = None,
+        permitted: frozenset[Position] = frozenset(),
+        held: Iterable[HeldTable] = (),
         ended: Callable[[str], Iterable[EndedTable]] = lambda database: (),
         doubts: Iterable[UnknownOrder] = (),
     ) -> None:
@@ -99,13 +91,13 @@ class Planner:
         """The tables of the statement or the rows that are being planned."""
         self._known_gaps = dict(known_gaps or {})
         self._doubts = list(doubts)
-        self._permissions = permissions or Permissions()
-        self._held = {held.name: held for held in self._permissions.held}
+        self._permitted = permitted
+        self._held = {table.name: table for table in held}
         self._held_from = dict.fromkeys(self._held, 0)
-        self._alterations = AlterPlanner(draft, self._permissions.policy)
+        self._alterations = AlterPlanner(draft)
         self._recovery = RecoveryPlanner(draft, ended)
-        self._tables = TablePlanner(draft, self._permissions.policy, self._recovery)
-        self._merged_tables = MergedTablePlanner(draft, self._permissions.policy, self._tables)
+        self._tables = TablePlanner(draft, self._recovery)
+        self._merged_tables = MergedTablePlanner(draft, self._tables)
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
         """Plans the events, sorted by `ddl_events.in_upstream_order`."""
@@ -155,7 +147,7 @@ class Planner:
         # a swap waits as a whole
         tied = statement.event.names() if change.names().renamed else names
         held = next((self._held[name] for name in tied if name in self._held), None)
-        if held is None and statement.event.position not in self._permissions.permitted:
+        if held is None and statement.event.position not in self._permitted:
             destroyed = change.tables_losing_data(self._schema, conversion_doubt)
             if any(self._holds(name) and self._draft.exists(name) for name in destroyed):
                 held = self._held_before(names[0], statement.event)
@@ -170,7 +162,7 @@ class Planner:
         return TableSchema(()) if state is None else state.schema
 
     def _holds(self, name: TableName) -> bool:
-        return self._permissions.policy.action_for(name) == HOLD
+        return self._draft.policy.action_for(name) == HOLD
 
     def _held_before(self, name: TableName, event: DdlEvent) -> HeldTable:
         """The table, held before the event."""
@@ -224,7 +216,7 @@ class Planner:
             self.tables = (name,)
             if name in self._held:
                 self._hold(name, self._held[name], statement)
-            elif self._holds(name) and statement.event.position not in self._permissions.permitted:
+            elif self._holds(name) and statement.event.position not in self._permitted:
                 self._hold(name, self._held_before(name, statement.event), statement)
             elif self._draft.is_merged(name):
                 for table in tables:

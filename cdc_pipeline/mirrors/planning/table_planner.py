@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
     from cdc_pipeline.mirrors.planning.statement import Statement
-    from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
     from cdc_pipeline.mysql.model.table import TableName
 
 _OF_DEFINITION = frozenset(
@@ -34,9 +33,8 @@ _OF_DEFINITION = frozenset(
 class TablePlanner:
     """Plans one statement about a whole table. Registers dropped and truncated tables with `recovery`."""
 
-    def __init__(self, draft: PlanDraft, policy: DdlPolicy, recovery: RecoveryPlanner) -> None:
+    def __init__(self, draft: PlanDraft, recovery: RecoveryPlanner) -> None:
         self._draft = draft
-        self._policy = policy
         self._recovery = recovery
         self._removed: set[TableName] = set()
 
@@ -162,7 +160,7 @@ class TablePlanner:
             statement.note(f"{name}: no mirror to drop")
             return
         self._draft.remove(name)
-        if self._policy.action_for(name) == KEEP:
+        if self._draft.policy.action_for(name) == KEEP:
             kept = state.as_retired(statement.event.ddl_id)
             self._draft.steps.append(RenameMirror(state, kept))
             self._draft.set_state(kept)

@@ -13,6 +13,7 @@ from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
@@ -141,7 +142,7 @@ def test_an_excluded_table_has_no_definition() -> None:
 
 
 def _planned(selection: TableSelection, *statements: str) -> PlanDraft:
-    draft = PlanDraft((), lambda name: None, frozenset(), 1, "UTC", selection=selection)
+    draft = PlanDraft((), lambda name: None, frozenset(), 1, CutSettings("UTC", selection=selection))
     Planner(draft).plan(mirrored_event(_event(sql, step), selection) for step, sql in enumerate(statements, 1))
     return draft
 

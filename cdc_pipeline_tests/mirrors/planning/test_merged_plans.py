@@ -25,6 +25,7 @@ from cdc_pipeline.mirrors.operations.rebuild_scope import tied_tables
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
@@ -248,7 +249,7 @@ def test_merging_differently_restarts_mirrors() -> None:
     assert (change.dropped, change.renamed, change.created) == ({}, {}, (TableName("t3", "o1"),))
     existing, _ = planned(ONE, TWO)
     assert existing is not None
-    draft = PlanDraft((), {MIRROR: existing}.get, frozenset({MIRROR}), 2, "UTC", selection=more)
+    draft = PlanDraft((), {MIRROR: existing}.get, frozenset({MIRROR}), 2, CutSettings("UTC", selection=more))
     change.plan(draft, 2, more)
     (step,) = draft.steps
     assert isinstance(step, UpdateState)

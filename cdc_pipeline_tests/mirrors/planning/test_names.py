@@ -15,6 +15,7 @@ from cdc_pipeline.mirrors.model.upstream_tables import qualified_events
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
@@ -122,7 +123,7 @@ def test_mirrors_are_found_in_any_case(case: Case) -> None:
     about = [name for event in mirrored for name in event.names()]
     groups = [_group(name, about.count(case.selection.mirror_key(_name(name))), case) for name in case.rows]
     groups += [_group(name, 0, case) for name in case.before]
-    draft = PlanDraft(groups, states.get, frozenset(map(_name, case.known)), 2, "UTC", selection=selection)
+    draft = PlanDraft(groups, states.get, frozenset(map(_name, case.known)), 2, CutSettings("UTC", selection=selection))
     Planner(draft).plan(mirrored)
     found = sorted(
         f"{state.name}{'!' * any(gap.kind is GapKind.NAMES_DIFFER_IN_CASE for gap in state.gaps)}"

@@ -9,7 +9,9 @@ from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-from cdc_pipeline.mirrors.planning.planner import CutPlan, Permissions, Planner
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.ddl.statements import event_changes
@@ -18,7 +20,6 @@ from cdc_pipeline_tests.support.messages import tso
 
 if TYPE_CHECKING:
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 
 
 MERGED = TableSelection(
@@ -78,8 +79,9 @@ def planned(
     `groups` None: s1.o1 has one row after the first statement.
     """
     found = (_rows("s1.o1", 1, "id:int v:varchar(20)"),) if groups is None else groups
-    draft = PlanDraft(found, lambda name: None, frozenset(), 1, "UTC", rules, selection=MERGED)
-    plan = Planner(draft, permissions=Permissions(policy or DdlPolicy())).plan(_mirrored(*statements))
+    settings = CutSettings("UTC", policy=policy or DdlPolicy(), selection=MERGED, columns=rules or ColumnRules())
+    draft = PlanDraft(found, lambda name: None, frozenset(), 1, settings)
+    plan = Planner(draft).plan(_mirrored(*statements))
     return draft.state(MIRROR), plan
 
 
