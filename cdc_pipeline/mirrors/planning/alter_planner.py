@@ -110,7 +110,7 @@ class AlterPlanner:
         remaining = {origin.before.name for origin in origins if origin.before is not None}
         dropped = [column.name for column in state.schema.columns if column.name not in remaining]
         kept: tuple[tuple[str, str], ...] = ()
-        if self._draft.policy.action_for(state.name) == KEEP:
+        if self._draft.settings.policy.action_for(state.name) == KEEP:
             changed, kept = with_kept(changed, dropped, statement.event)
         changed = with_conversion_gaps(
             with_renamed_gaps(changed, names_after(dropped, origins)), state, origins, self._draft.time_zone
@@ -169,8 +169,7 @@ class AlterPlanner:
         rows = rows_of_partitions(state.schema, (clause.name,), self._draft.time_zone, tidb=_is_tidb(statement.event))
         self._draft.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, clause.description()))
         for mirror in (state, other):
-            self._draft.mark_filled(mirror)
-            self._draft.reset_soft_delete_key(mirror)
+            self._draft.move_rows_in(mirror)
         # the gaps of the rows move with them
         self._draft.add_gaps(state.name, *other.gaps)
         self._draft.add_gaps(other.name, *state.gaps)

@@ -165,7 +165,7 @@ class MergedTablePlanner:
             statement.note(f"{source.name} was the last table of {state.name}")
             self._tables.drop(state.name, statement)
             return
-        if self._draft.policy.action_for(state.name) == KEEP:
+        if self._draft.settings.policy.action_for(state.name) == KEEP:
             kept_name = replace(source.name, table=f"{source.name.table}__dropped_{statement.event.ddl_id}")
             self._change_rows(ChangeSourceRows(state, source.name, renamed=kept_name))
             effect = f"kept the rows of {source.name} in {state.name} under the name {kept_name}"
@@ -222,7 +222,7 @@ class MergedTablePlanner:
         dropped = [column.name for column in source.schema.columns if schema.find(column.name) is None]
         shared = [name for name in dropped if any(other.schema.find(name) for other in others)]
         gaps = unsure_values(source.name, origins, with_sources(state, sources).schema, alone=not others)
-        if self._draft.policy.action_for(mirror) == KEEP:
+        if self._draft.settings.policy.action_for(mirror) == KEEP:
             detail = "rows whose table dropped it keep their values (ddl_policy)"
             gaps += [Gap(GapKind.TABLES_DIFFER, detail, name, example=str(source.name)) for name in shared]
             shared = []
@@ -301,7 +301,7 @@ class MergedTablePlanner:
         origins = origins_by_name(current.schema, target.schema.columns)
         dropped = [column.name for column in current.schema.columns if target.schema.find(column.name) is None]
         kept: tuple[tuple[str, str], ...] = ()
-        if self._draft.policy.action_for(current.name) == KEEP:
+        if self._draft.settings.policy.action_for(current.name) == KEEP:
             target, kept = with_kept(target, dropped, event)
         # a column that all source tables generate by the same expression is recomputed
         recomputed = [

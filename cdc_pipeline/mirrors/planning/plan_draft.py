@@ -78,16 +78,15 @@ class PlanDraft:
         for group in groups:
             self._groups[group.name][group.segment].append(group)
         self._lookup = lookup
-        self._settings = settings
+        self.settings = settings
         self._rules = settings.columns
+        self.time_zone = settings.time_zone
         self._selection = settings.selection
         self._key = settings.selection.key
         self._known = frozenset(map(self._key, known))
         self._upstream: dict[TableName, TableName] = {}
         """Key → upstream's name of the table that a mirror of this key gets."""
         self._cut_id = cut_id
-        self.time_zone = settings.time_zone
-        self.policy = settings.policy
         self._states: dict[TableName, MirrorState | None] = {}
         self._passed_events: dict[TableName, int] = defaultdict(int)
         self._empty: set[str] = set()
@@ -125,23 +124,6 @@ class PlanDraft:
                 f"routes: {first} and {second} would both be mirrored as {key}, and their routes do not merge tables. No "
                 "mirror was changed. Route or exclude one of them, or set merge: true on the routes of all"
             )
-
-    def upstream_tables(self, key: TableName) -> list[TableName]:
-        """The keys of the upstream tables of a mirror, also of one that pending rows create."""
-        state = self.state(key)
-        found = {name for group in self._pending_groups(key) for name in group.spelled}
-        if state is not None:
-            found.update(state.upstream_tables)
-        return sorted(map(self._key, found or {key}))
-
-    def is_merged(self, key: TableName) -> bool:
-        """Whether the mirror merges tables, also one that pending rows create."""
-        state = self.state(key)
-        is_merged = any(group.source is not None for group in self._pending_groups(key))
-        return is_merged if state is None else state.source_tables is not None
-
-    def _pending_groups(self, key: TableName) -> list[RowGroup]:
-        return [group for segment in self._pending_segments(key) for group in self._groups[key][segment]]
 
     def named(self, state: MirrorState, upstream: TableName | None = None) -> MirrorState:
         """The state with the name that the mirror of this table (or of its next one) gets by the route."""
@@ -228,21 +210,12 @@ class PlanDraft:
 
     def key(self, state: MirrorState) -> tuple[str, ...]:
         """The columns that identify a row of the mirror; empty for a keyless table."""
-        return state.key_columns(self._settings.keys)
-
-    def uses_soft_delete(self, name: TableName) -> bool:
-        """Whether the mirror keeps rows that upstream deletes, or, if it does not exist, whether the rules say so."""
-        state = self.state(name)
-        return self._rules.declares_soft_delete(name) if state is None else state.has_soft_delete
-
-    def with_masks(self, state: MirrorState) -> MirrorState:
-        """The state with its own masks and those of the rules."""
-        return self._rules.with_masks(state, dict(state.masks))
+        return state.key_columns(self.settings.keys)
 
     def apply_masks(self, state: MirrorState) -> MirrorState:
         """Masks the columns that the rules name and the mirror still shows. Returns the mirror's state."""
         self._rules.check_salt(state)
-        if dict(self.with_masks(state).masks) == dict(state.masks):
+        if dict(self._rules.with_masks(state, dict(state.masks)).masks) == dict(state.masks):
             return state
         return self.change_columns(state, state, origins_by_name(state.schema, state.schema.columns))
 
@@ -255,10 +228,6 @@ class PlanDraft:
         origins = origins_by_name(state.schema, state.schema.columns)
         return self.change_columns(state, replace(state, computed=computed), origins)
 
-    def has_salt(self, state: MirrorState) -> bool:
-        """Whether the declared salt is the one of the mirror's hashed values. True if it has none."""
-        return self._rules.has_same_salt(state)
-
     def mask_all(self) -> None:
         """Masks the columns that the rules name in mirrors of earlier cuts."""
         for name in sorted(name for name in self._known if self._rules.has_masks_for(name)):
@@ -266,25 +235,18 @@ class PlanDraft:
             if state is not None:
                 self.apply_masks(state)
 
-    def mark_empty(self, state: MirrorState) -> None:
-        """Records that the mirror has no rows, so that the next rows are appended instead of merged."""
-        self._empty.add(state.mirror_id)
-
-    def mark_filled(self, state: MirrorState) -> None:
-        """Records that a step other than ApplyRows writes rows to the mirror."""
-        self._empty.discard(state.mirror_id)
-
     def is_empty(self, state: MirrorState) -> bool:
         """Whether the mirror is known to have no rows."""
         return state.mirror_id in self._empty
 
     def truncate(self, state: MirrorState) -> None:
-        """Records a TRUNCATE: the mirror is empty unless it keeps deleted rows."""
+        """Records a TRUNCATE: unless the mirror keeps deleted rows, it is empty, and the next rows are appended."""
         if not state.has_soft_delete:
-            self.mark_empty(state)
+            self._empty.add(state.mirror_id)
 
-    def reset_soft_delete_key(self, state: MirrorState) -> None:
-        """Records that rows moved in whose keys may equal those of deleted rows: the next rows first make keys unique."""
+    def move_rows_in(self, state: MirrorState) -> None:
+        """Records rows that no ApplyRows wrote. Their keys may be those of deleted rows: the next rows make them unique."""
+        self._empty.discard(state.mirror_id)
         if state.has_soft_delete:
             self.record_state(replace(state, soft_delete_key=()))
 
@@ -436,7 +398,9 @@ class PlanDraft:
             schema = inferred_schema(groups)
             wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
         else:
-            wider = self._widened(state, groups)
+            schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
+            wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
+            wider = wider if state.inferred else wider.with_gaps(*undeclared_column_gaps(added))
         if wider.schema == state.schema:
             return state
         return self.change_columns(state, wider, origins_by_name(state.schema, wider.schema.columns))
@@ -444,26 +408,18 @@ class PlanDraft:
     def _fit_merged(
         self, name: TableName, state: MirrorState | None, groups: list[RowGroup], upstream: TableName | None
     ) -> MirrorState:
-        """As `_fit_state`, for a merged mirror."""
+        """As `_fit_state`, for a merged mirror, whose columns keep their names."""
         before = state or MirrorState(
             name, f"{name}@cut{self._cut_id}.{len(self.steps)}", TableSchema(()), source_tables=()
         )
         fitting = with_rows(before, groups)
-        return self.create(fitting, upstream) if state is None else self.change_merged(before, fitting)
-
-    def change_merged(self, before: MirrorState, after: MirrorState) -> MirrorState:
-        """Changes a merged mirror, whose columns keep their names. Returns its state."""
-        if after == before:
-            return before
-        if row_shape(after.schema) == row_shape(before.schema):
-            self.record_state(after)
-            return after
-        return self.change_columns(before, after, origins_by_name(before.schema, after.schema.columns))
-
-    def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
-        schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
-        wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
-        return wider if state.inferred else wider.with_gaps(*undeclared_column_gaps(added))
+        if state is None:
+            return self.create(fitting, upstream)
+        if row_shape(fitting.schema) != row_shape(state.schema):
+            return self.change_columns(state, fitting, origins_by_name(state.schema, fitting.schema.columns))
+        if fitting != state:
+            self.record_state(fitting)
+        return fitting
 
 
 def _encodings(groups: Iterable[RowGroup]) -> tuple[tuple[str, dict[str, str]], ...]:

@@ -162,7 +162,7 @@ class Planner:
         return TableSchema(()) if state is None else state.schema
 
     def _holds(self, name: TableName) -> bool:
-        return self._draft.policy.action_for(name) == HOLD
+        return self._draft.settings.policy.action_for(name) == HOLD
 
     def _held_before(self, name: TableName, event: DdlEvent) -> HeldTable:
         """The table, held before the event."""
@@ -209,16 +209,22 @@ class Planner:
 
     def _drop_database(self, change: DropDatabase, statement: Statement) -> None:
         """Drops the tables of the database one by one, or holds those with `ddl_policy: hold`."""
+        key = self._draft.settings.selection.key
         for name in self._draft.names():
-            state, tables = self._draft.state(name), [*filter(change.drops, self._draft.upstream_tables(name))]
-            if not tables or (state is not None and state.retired):
+            if name not in self._held:
+                self._draft.flush_rows(name)
+            state = self._draft.state(name)
+            tables = (
+                [] if state is None else [table for table in map(key, state.upstream_tables) if change.drops(table)]
+            )
+            if state is None or state.retired or not tables:
                 continue
             self.tables = (name,)
             if name in self._held:
                 self._hold(name, self._held[name], statement)
             elif self._holds(name) and statement.event.position not in self._permitted:
                 self._hold(name, self._held_before(name, statement.event), statement)
-            elif self._draft.is_merged(name):
+            elif state.source_tables is not None:
                 for table in tables:
                     self._merged_tables.plan(OfSourceTable(name, table, DropTable(table)), statement)
             else:

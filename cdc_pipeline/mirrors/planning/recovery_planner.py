@@ -100,7 +100,7 @@ class RecoveryPlanner:
 
     def _bring_back(self, table: EndedTable, target: TableName, statement: Statement) -> None:
         kept = table.state
-        if kept is None or not self._draft.has_salt(kept):
+        if kept is None or not self._draft.settings.columns.has_same_salt(kept):
             self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, statement)
             return
         state = self._draft.named(replace(kept, name=target, retired=None))

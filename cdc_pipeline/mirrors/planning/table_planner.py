@@ -127,7 +127,10 @@ class TablePlanner:
 
     def truncate(self, name: TableName, statement: Statement) -> None:
         """Empties the mirror, and removes the gaps of its rows."""
-        if self._draft.uses_soft_delete(name) or self._recovery.is_expected(name):
+        state = self._draft.state(name)
+        declared = self._draft.settings.columns.declares_soft_delete(name)
+        keeps_rows = declared if state is None else state.has_soft_delete
+        if keeps_rows or self._recovery.is_expected(name):
             self._draft.flush_rows(name)
         else:
             self._draft.discard_rows(name)
@@ -160,7 +163,7 @@ class TablePlanner:
             statement.note(f"{name}: no mirror to drop")
             return
         self._draft.remove(name)
-        if self._draft.policy.action_for(name) == KEEP:
+        if self._draft.settings.policy.action_for(name) == KEEP:
             kept = state.as_retired(statement.event.ddl_id)
             self._draft.steps.append(RenameMirror(state, kept))
             self._draft.set_state(kept)

@@ -162,7 +162,8 @@ def test_two_tables_never_share_a_mirror() -> None:
     selection = TableSelection(exclude=("c.*",), routes=(Route("?.orders", "shop.orders"),))
     created = [f"CREATE TABLE {name} (id INT)" for name in ("a.orders", "c.orders", "a.other")]
     draft = _planned(selection, *created, "ALTER TABLE a.orders RENAME TO d.orders")
-    assert [(str(name), str(draft.upstream_tables(name)[0])) for name in draft.names()] == [
+    states = [state for name in draft.names() if (state := draft.state(name)) is not None]
+    assert [(str(state.name), str(state.upstream_tables[0])) for state in states] == [
         ("a.other", "a.other"),
         ("shop.orders", "d.orders"),
     ]
