@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mirrors.model.source_tables import SOURCE_OF_CHANGE, SourceTableName
 from cdc_pipeline.spark.folded import balanced
 
 if TYPE_CHECKING:
@@ -18,16 +17,11 @@ if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.table import TableName
 
 
-def is_in_table(name: TableName | SourceTableName) -> Column:
+def is_in_table(name: TableName) -> Column:
     """Whether a row change is of the table."""
-    if isinstance(name, SourceTableName):
-        database, table = SOURCE_OF_CHANGE
-        return (
-            is_in_table(name.mirror) & (F.col(database) == name.source.database) & (F.col(table) == name.source.table)
-        )
     return (F.col("database") == name.database) & (F.col("table") == name.table)
 
 
-def is_in_tables(names: Iterable[TableName | SourceTableName]) -> Column:
+def is_in_tables(names: Iterable[TableName]) -> Column:
     """Whether a row change is of one of the tables."""
     return balanced(operator.or_, [is_in_table(name) for name in names], F.lit(False))

@@ -16,15 +16,11 @@ from cdc_pipeline.mysql.ddl.origins import column_origins, moves_values
 from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, replace_type_gaps
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, rows_below, rows_of_partitions
 from cdc_pipeline.mysql.model.schema_changes import (
-    AddColumn,
-    ChangeColumn,
-    DropColumn,
     DropPartition,
     ExchangePartition,
     FirstPartition,
     NotSupportedClause,
     PartitionRowsClause,
-    RenameColumn,
     TruncatePartition,
 )
 from cdc_pipeline.mysql.model.table import ColumnOrigin
@@ -174,19 +170,6 @@ class AlterPlanner:
         self._draft.add_gaps(state.name, *other.gaps)
         self._draft.add_gaps(other.name, *state.gaps)
         statement.record(f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
-
-
-def added_columns(clauses: Iterable[Clause]) -> set[str]:
-    """The column names, case-folded, that the clauses add and that the table cannot have had before."""
-    added, existing = set(), set()
-    for clause in clauses:
-        if (isinstance(clause, AddColumn) and not clause.if_not_exists) or isinstance(clause, ChangeColumn):
-            added.add(clause.column.name.casefold())
-        elif isinstance(clause, RenameColumn):
-            added.add(clause.new_name.casefold())
-        if isinstance(clause, (DropColumn, ChangeColumn, RenameColumn)):
-            existing.add(clause.name.casefold())
-    return added - existing
 
 
 def altered_origins(before: TableSchema, after: TableSchema, clauses: tuple[Clause, ...]) -> tuple[ColumnOrigin, ...]:

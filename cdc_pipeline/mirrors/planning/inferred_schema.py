@@ -77,8 +77,10 @@ def widened_schema(
 ) -> tuple[TableSchema, tuple[Column, ...]]:
     """The schema with the columns that only the rows have, and these columns alone.
 
-    inferred: the schema comes from rows, so that the rows also correct its other columns.
+    inferred: the schema comes from rows, so that the rows also correct its other columns; without columns, they define it.
     """
+    if inferred and not schema.columns:
+        return inferred_schema(groups), ()
     added = _new_columns(schema, groups)
     kept = tuple(_repaired_column(column, groups) for column in schema.columns) if inferred else schema.columns
     return schema.with_columns((*kept, *added)), added

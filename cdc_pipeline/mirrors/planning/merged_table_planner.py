@@ -18,8 +18,6 @@ from cdc_pipeline.mirrors.model.source_tables import (
     SourceTable,
     rows_of_source,
     source_rows,
-    with_renamed_source_table,
-    with_source_table,
 )
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeSourceRows, DeleteRows
@@ -31,15 +29,15 @@ from cdc_pipeline.mirrors.planning.alter_planner import (
     with_kept,
     with_renamed_gaps,
 )
-from cdc_pipeline.mirrors.planning.merged_columns import (
+from cdc_pipeline.mirrors.planning.merged_definitions import (
     added_again,
     empty_column,
     inherited_masks,
     moved_columns,
     renamed_in_mirror,
     unsure_values,
+    with_sources,
 )
-from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
 from cdc_pipeline.mysql.ddl.origins import moves_values
@@ -183,7 +181,9 @@ class MergedTablePlanner:
         soft_key = () if state.has_soft_delete else None
         renamed = replace(
             state,
-            source_tables=with_renamed_source_table(state.source_tables or (), source.name, new_name),
+            source_tables=tuple(
+                replace(one, name=new_name) if one == source else one for one in state.source_tables or ()
+            ),
             soft_delete_key=soft_key,
         )
         self._draft.record_state(renamed)
@@ -218,7 +218,8 @@ class MergedTablePlanner:
             return
         origins = altered_origins(source.schema, schema, clauses)
         others = [other for other in state.source_tables or () if other.name != source.name]
-        sources = with_source_table(state.source_tables or (), replace(source, schema=schema))
+        # first, so that its definition sets the order of the columns
+        sources = (replace(source, schema=schema), *others)
         dropped = [column.name for column in source.schema.columns if schema.find(column.name) is None]
         shared = [name for name in dropped if any(other.schema.find(name) for other in others)]
         gaps = unsure_values(source.name, origins, with_sources(state, sources).schema, alone=not others)

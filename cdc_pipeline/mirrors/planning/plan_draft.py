@@ -24,7 +24,6 @@ from cdc_pipeline.mirrors.model.steps import (
 )
 from cdc_pipeline.mirrors.planning.inferred_schema import (
     column_spellings,
-    inferred_schema,
     undeclared_column_gaps,
     unseen_start,
     widened_schema,
@@ -387,39 +386,28 @@ class PlanDraft:
         upstream = tables[0] if tables else None
         if tables:
             self.require_same_table(name, tables)
-        if groups[0].source is not None:
-            return self._fit_merged(name, state, groups, upstream)
+        is_merged = groups[0].source is not None
+        before = state
+        if before is None:
+            mirror_id = f"{name}@cut{self._cut_id}.{len(self.steps)}"
+            gaps, sources = ((), ()) if is_merged else ((unseen_start(groups),), None)
+            before = MirrorState(name, mirror_id, TableSchema(()), not is_merged, gaps, source_tables=sources)
+        after = with_rows(before, groups) if is_merged else self._widened(before, groups)
         if state is None:
-            schema = inferred_schema(groups)
-            state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", schema, True)
-            state = replace(state, gaps=replace_type_gaps((), schema.columns))
-            return self.create(state.with_gaps(unseen_start(groups)), upstream)
-        if state.inferred and not state.schema.columns:
-            schema = inferred_schema(groups)
-            wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
-        else:
-            schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
-            wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
-            wider = wider if state.inferred else wider.with_gaps(*undeclared_column_gaps(added))
-        if wider.schema == state.schema:
-            return state
-        return self.change_columns(state, wider, origins_by_name(state.schema, wider.schema.columns))
+            return self.create(after, upstream)
+        if after == before:
+            return before
+        if is_merged and row_shape(after.schema) == row_shape(before.schema):
+            self.record_state(after)
+            return after
+        return self.change_columns(before, after, origins_by_name(before.schema, after.schema.columns))
 
-    def _fit_merged(
-        self, name: TableName, state: MirrorState | None, groups: list[RowGroup], upstream: TableName | None
-    ) -> MirrorState:
-        """As `_fit_state`, for a merged mirror, whose columns keep their names."""
-        before = state or MirrorState(
-            name, f"{name}@cut{self._cut_id}.{len(self.steps)}", TableSchema(()), source_tables=()
-        )
-        fitting = with_rows(before, groups)
-        if state is None:
-            return self.create(fitting, upstream)
-        if row_shape(fitting.schema) != row_shape(state.schema):
-            return self.change_columns(state, fitting, origins_by_name(state.schema, fitting.schema.columns))
-        if fitting != state:
-            self.record_state(fitting)
-        return fitting
+    def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
+        schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
+        if schema == state.schema:
+            return state
+        wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
+        return wider if state.inferred else wider.with_gaps(*undeclared_column_gaps(added))
 
 
 def _encodings(groups: Iterable[RowGroup]) -> tuple[tuple[str, dict[str, str]], ...]:
