@@ -26,9 +26,6 @@ class GapKind(Enum):
     """No CREATE TABLE was seen for some source tables of a merged mirror."""
     NOT_INCLUDED_BEFORE = auto()
     """Earlier selections excluded the table, so its earlier rows are missing."""
-    FILLED_BY_QUERY = auto()
-    """The table was filled by a query (CREATE TABLE … SELECT), or from a table without a mirror."""
-
     NAMES_DIFFER_IN_CASE = auto()
     """Two tables may share the mirror, because their names differ in case only."""
 

@@ -12,7 +12,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     ChangeColumn,
     CreateTable,
-    CreateTableAsSelect,
     CreateTableLike,
     DropColumn,
     DropTable,
@@ -106,11 +105,11 @@ def _columns_after_alter(columns: frozenset[str] | None, change: AlterTable) -> 
 
 def _change_matters(change: SchemaChange, name: TableName, missing: bool) -> bool:
     """As `SegmentFinder._matters`. `missing`: no table exists, so CREATE TABLE IF NOT EXISTS creates one."""
-    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect)) and change.if_not_exists and not missing:
+    if isinstance(change, (CreateTable, CreateTableLike)) and change.if_not_exists and not missing:
         return False
     if isinstance(change, (RenameTable, RecoverTable)):
         return name in (change.name, change.new_name)
-    if isinstance(change, (CreateTable, CreateTableLike, CreateTableAsSelect, TruncateTable, DropTable)):
+    if isinstance(change, (CreateTable, CreateTableLike, TruncateTable, DropTable)):
         return change.name == name
     if not isinstance(change, AlterTable):
         return False

@@ -60,12 +60,7 @@ def _redacted_default(column: Column) -> Column:
 
 def _partition_columns(partitioning: Partitioning) -> set[str]:
     """All words of the partitioning that may be column names, in lower case."""
-    names = {name.casefold() for name in partitioning.columns}
-    expressions = [partitioning.expression]
-    if partitioning.subpartitioning is not None:
-        names |= {name.casefold() for name in partitioning.subpartitioning.columns}
-        expressions.append(partitioning.subpartitioning.expression)
-    return names.union(*map(words_in, expressions))
+    return {name.casefold() for name in partitioning.columns} | words_in(partitioning.expression)
 
 
 def stale_hash_gaps(origins: Iterable[ColumnOrigin], masks: Mapping[str, Mask]) -> list[Gap]:

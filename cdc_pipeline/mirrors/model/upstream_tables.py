@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.ddl.queried_columns import queried_tables
 from cdc_pipeline.mysql.model.change_names import created_names, unqualified_names, with_database, with_keys
-from cdc_pipeline.mysql.model.schema_changes import CreateTableAsSelect, DropDatabase, NotSupported
+from cdc_pipeline.mysql.model.schema_changes import DropDatabase, NotSupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
@@ -53,7 +52,7 @@ def qualified(
     tables match a name, or a table would be created in an unknown database, the changes become a `NotSupported` for each
     table that they may be about.
     """
-    existing, created = _unqualified(changes)
+    existing, created = unqualified_names(changes)
     if not existing and not created:
         return list(changes)
     tables = existing_tables()
@@ -68,14 +67,6 @@ def qualified(
     description = "; ".join(change.description() for change in changes)
     reason = f"neither the message nor the statement names the database of {typed}: {description}"
     return [NotSupported(reason, name) for name in dict.fromkeys(names)] or [NotSupported(reason)]
-
-
-def _unqualified(changes: Sequence[SchemaChange]) -> tuple[set[TableName], set[TableName]]:
-    existing, created = unqualified_names(changes)
-    for change in changes:
-        if isinstance(change, CreateTableAsSelect) and not change.database:
-            existing |= {name for name in queried_tables(change.query, "") if not name.database}
-    return existing, created
 
 
 def _namesakes(name: TableName, tables: Iterable[TableName]) -> list[TableName]:

@@ -19,9 +19,8 @@ from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
-from cdc_pipeline.mysql.ddl.queried_columns import queried_tables
 from cdc_pipeline.mysql.model.change_names import folded
-from cdc_pipeline.mysql.model.schema_changes import CreateTableAsSelect, DropDatabase, RecoverDatabase
+from cdc_pipeline.mysql.model.schema_changes import DropDatabase, RecoverDatabase
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -124,10 +123,7 @@ def _event_tables(event: DdlEvent, known: frozenset[TableName]) -> set[TableName
     that name."""
     found: set[TableName] = set()
     for change in event.changes:
-        names = {*change.names().touched, *change.names().read}
-        if isinstance(change, CreateTableAsSelect):
-            names |= queried_tables(change.query, change.database)
-        for name in names:
+        for name in {*change.names().touched, *change.names().read}:
             found |= (
                 {name} if name.database else {other for other in known if other.table.lower() == name.table.lower()}
             )

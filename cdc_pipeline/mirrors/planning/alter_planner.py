@@ -14,11 +14,10 @@ from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
 from cdc_pipeline.mysql.ddl.origins import column_origins, moves_values
 from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, replace_type_gaps
-from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, rows_below, rows_of_partitions
+from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, rows_of_partitions
 from cdc_pipeline.mysql.model.schema_changes import (
     DropPartition,
     ExchangePartition,
-    FirstPartition,
     NotSupportedClause,
     PartitionRowsClause,
     TruncatePartition,
@@ -132,7 +131,7 @@ class AlterPlanner:
                     self._draft.steps.append(TruncateMirror(state))
                     self._draft.truncate(state)
                     statement.record(f"truncated {name}", state)
-                case TruncatePartition() | DropPartition() | FirstPartition():
+                case TruncatePartition() | DropPartition():
                     self._delete_partitions(state, clause, statement)
                 case _:
                     assert_never(clause)
@@ -145,7 +144,7 @@ class AlterPlanner:
     def _delete_partitions(
         self,
         state: MirrorState,
-        clause: TruncatePartition | DropPartition | FirstPartition,
+        clause: TruncatePartition | DropPartition,
         statement: Statement,
     ) -> None:
         rows = rows_to_delete(state.schema, clause, statement.event, self._draft.time_zone)
@@ -189,11 +188,9 @@ def with_kept(
 
 
 def rows_to_delete(
-    schema: TableSchema, clause: TruncatePartition | DropPartition | FirstPartition, event: DdlEvent, time_zone: str
+    schema: TableSchema, clause: TruncatePartition | DropPartition, event: DdlEvent, time_zone: str
 ) -> SparkCondition:
     """The rows of the partitions that the clause truncates or drops. Raises PartitionError if they are unknown."""
-    if isinstance(clause, FirstPartition):
-        return rows_below(schema, clause.bound, time_zone)
     missing_ok = isinstance(clause, DropPartition) and clause.if_exists
     return rows_of_partitions(schema, clause.names, time_zone, missing_ok=missing_ok, tidb=_is_tidb(event))
 

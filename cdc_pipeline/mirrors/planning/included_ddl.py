@@ -15,7 +15,6 @@ from cdc_pipeline.mysql.model.change_names import created_names, folded, table_n
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
-    CreateTableAsSelect,
     CreateTableLike,
     DropTable,
     ExchangePartition,
@@ -101,15 +100,14 @@ class _Translation:
         return self._own(change)
 
     def _created(self, change: SchemaChange) -> list[SchemaChange]:
-        """CREATE TABLE LIKE or AS SELECT, RECOVER: of two tables, or of a table and a query."""
+        """CREATE TABLE LIKE and RECOVER."""
         (name,) = created_names([change])
         if not self._includes(name):
             return []
         if isinstance(change, CreateTableLike) and self._share_a_mirror(name, change.source):
             return [self._of_table(change)]
-        has_unknown_names = isinstance(change, CreateTableAsSelect) and self.selection.routes
-        if has_unknown_names or self.selection.merges(name):
-            reason = f"{change.description()}: the definition is unknown, because a table is routed or merged"
+        if self.selection.merges(name):
+            reason = f"{change.description()}: the definition is unknown, because a table is merged"
             return [self._of_table(NotSupported(reason, name, creates=True))]
         return [self._own(change)]
 

@@ -48,7 +48,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
     CreateTableLike,
     DropPartition,
     DropTable,
-    FirstPartition,
     NotSupported,
     NotSupportedClause,
     RenameTable,
@@ -235,7 +234,7 @@ class MergedTablePlanner:
         statement.record(f"altered {source.name} in {mirror}", marked)
 
     def _delete_partitions(self, state: MirrorState, source: SourceTable, clause: Clause, statement: Statement) -> None:
-        if not isinstance(clause, (TruncatePartition, DropPartition, FirstPartition)):
+        if not isinstance(clause, (TruncatePartition, DropPartition)):
             return
         # with the column types of the mirror
         columns = tuple(state.schema.find(column.name) or column for column in source.schema.columns)

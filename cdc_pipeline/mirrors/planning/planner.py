@@ -25,7 +25,6 @@ from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
-    CreateTableAsSelect,
     CreateTableLike,
     DropDatabase,
     DropTable,
@@ -186,8 +185,6 @@ class Planner:
                 self._tables.create(change, statement)
             case CreateTableLike():
                 self._tables.create_like(change, statement)
-            case CreateTableAsSelect():
-                self._tables.create_as_select(change, statement)
             case TruncateTable():
                 self._tables.truncate(change.name, statement)
             case DropTable():

@@ -6,14 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.gaps import GapKind, statement_gap
+from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState, name_gap
 from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.evolution import altered
-from cdc_pipeline.mysql.ddl.queried_columns import created_columns, queried_columns
 from cdc_pipeline.mysql.expressions.conversions import type_gaps
-from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableAsSelect, CreateTableLike, NotSupported
+from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, NotSupported
 from cdc_pipeline.mysql.model.table import TableSchema
 
 if TYPE_CHECKING:
@@ -103,25 +101,6 @@ class TablePlanner:
         created = CreateTable(change.name, source.schema, change.if_not_exists, gaps)
         # rows correct a copied definition that comes from rows
         self.create(created, statement, inferred=source.inferred)
-
-    def create_as_select(self, change: CreateTableAsSelect, statement: Statement) -> None:
-        """Creates the table of CREATE TABLE … SELECT, with a gap: upstream sends either the rows or, as here, the query."""
-
-        def schema_of(name: TableName) -> TableSchema | None:
-            self._draft.flush_rows(name)
-            state = self._draft.state(name)
-            return None if state is None else state.schema
-
-        try:
-            own = altered(TableSchema((), charset=change.charset, collation=change.collation), change.columns)
-            columns = created_columns(own, queried_columns(change.query, change.database, schema_of))
-            schema = altered(replace(own, columns=columns), change.keys)
-        except ValueError as error:  # QueryError, SchemaConflictError
-            self.refuse_table(NotSupported(str(error), change.name, creates=True), statement)
-            return
-        reason = "its first rows came from a query and were not sent"
-        gap = statement_gap(GapKind.FILLED_BY_QUERY, reason, statement.event.position)
-        self.create(CreateTable(change.name, schema, change.if_not_exists, (gap,)), statement)
 
     # ---- TRUNCATE, DROP, RENAME
 

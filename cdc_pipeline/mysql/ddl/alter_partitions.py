@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.keys import read_table_name
-from cdc_pipeline.mysql.ddl.partition_definitions import read_bound, read_partition_name, read_partitions
+from cdc_pipeline.mysql.ddl.partition_definitions import read_partition_name, read_partitions
 from cdc_pipeline.mysql.ddl.partitioning import at_statement_end, read_partitioning, read_to_clause
 from cdc_pipeline.mysql.ddl.tokens import DdlSyntaxError
 from cdc_pipeline.mysql.model.partitions import Partitioning
@@ -14,9 +14,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
     CoalescePartition,
     DropPartition,
     ExchangePartition,
-    FirstPartition,
-    LastPartition,
-    MergeFirstPartition,
     NoRowEffect,
     NotSupportedClause,
     PartitionBy,
@@ -39,7 +36,9 @@ _WITHOUT_EFFECT = (
     ("REPAIR", "PARTITION"),
     ("PARTITION",),  # PARTITION p ATTRIBUTES …, PARTITION p PLACEMENT POLICY …
 )
+# FIRST PARTITION of TiDB's INTERVAL removes rows. TiDB logs it as DROP PARTITION with the names.
 _NOT_SUPPORTED = (
+    ("FIRST", "PARTITION"),
     ("DISCARD", "PARTITION"),
     ("IMPORT", "PARTITION"),
     ("CONVERT", "PARTITION"),
@@ -52,7 +51,7 @@ _DEFINITIONS = (
     ("COALESCE", "PARTITION"),
     ("MERGE", "FIRST", "PARTITION"),
     ("LAST", "PARTITION"),
-    ("SPLIT", "MAXVALUE", "PARTITION"),
+    ("SPLIT", "MAXVALUE", "PARTITION"),  # with MERGE FIRST and LAST of TiDB's INTERVAL: it logs the names
     ("SPLIT", "PARTITION"),
 )
 
@@ -74,8 +73,6 @@ def read_partition_clause(cursor: Cursor) -> Clause | None:
         return DropPartition(_read_names(cursor), if_exists)
     if cursor.accept("EXCHANGE", "PARTITION"):
         return _read_exchange(cursor)
-    if cursor.accept("FIRST", "PARTITION"):
-        return FirstPartition(read_bound(cursor))
     start = cursor.position
     if any(cursor.at(*words) for words in _DEFINITIONS):
         return _read_definition_or_unknown(cursor)
@@ -128,10 +125,6 @@ def _read_definition(cursor: Cursor) -> Clause:
     if cursor.accept("COALESCE", "PARTITION"):
         cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
         return CoalescePartition(cursor.read_integer())
-    if cursor.accept("MERGE", "FIRST", "PARTITION"):
-        return MergeFirstPartition(read_bound(cursor))
-    if cursor.accept("LAST", "PARTITION") or cursor.accept("SPLIT", "MAXVALUE", "PARTITION"):
-        return LastPartition(read_bound(cursor))
     raise cursor.error("a known clause expected")
 
 

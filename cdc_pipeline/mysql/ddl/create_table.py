@@ -8,29 +8,22 @@ from cdc_pipeline.mysql.ddl.column_definitions import read_column
 from cdc_pipeline.mysql.ddl.evolution import altered
 from cdc_pipeline.mysql.ddl.keys import named_charset, named_collation, read_key, read_table_name, read_table_option
 from cdc_pipeline.mysql.ddl.partitioning import read_partitioning
-from cdc_pipeline.mysql.model.schema_changes import (
-    AddColumn,
-    CreateTable,
-    CreateTableAsSelect,
-    CreateTableLike,
-    PartitionBy,
-)
+from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
+from cdc_pipeline.mysql.model.schema_changes import AddColumn, CreateTable, CreateTableLike, PartitionBy
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 if TYPE_CHECKING:
-    from cdc_pipeline.mysql.ddl.tokens import Cursor
     from cdc_pipeline.mysql.model.schema_changes import Clause
 
 _WORDS_IN_BRACKETS = ("SELECT", "WITH", "TABLE", "VALUES", "(")
 _QUERY_WORDS = ("SELECT", "WITH", "TABLE", "VALUES", "AS", "IGNORE", "REPLACE")
 
 
-def read_create_table(
-    cursor: Cursor, name: TableName, *, if_not_exists: bool
-) -> CreateTable | CreateTableLike | CreateTableAsSelect:
+def read_create_table(cursor: Cursor, name: TableName, *, if_not_exists: bool) -> CreateTable | CreateTableLike:
     """Reads the definition after CREATE TABLE `name`. The caller checks that the statement ends there.
 
-    Raises DdlSyntaxError for unknown words and SchemaConflictError for a contradictory definition.
+    Raises DdlSyntaxError for unknown words and for a query, whose rows were not sent: with row logging MySQL sends columns
+    and rows, and no query (canal-facts 44). Raises SchemaConflictError for a contradictory definition.
     """
     if cursor.accept("LIKE"):
         return CreateTableLike(name, read_table_name(cursor), if_not_exists)
@@ -46,27 +39,11 @@ def read_create_table(
         clauses = (*clauses, PartitionBy(read_partitioning(cursor, _after_partitioning)))
     cursor.accept("START", "TRANSACTION")  # MySQL logs CREATE TABLE … AS SELECT with it; the rows follow as row events
     if _at_query(cursor):
-        columns = tuple(clause for clause in clauses if isinstance(clause, AddColumn))
-        others = tuple(clause for clause in clauses if not isinstance(clause, AddColumn))
-        charset, collation = named_charset(options), named_collation(options)
-        query = _read_query(cursor)
-        return CreateTableAsSelect(name, columns, others, charset, query, "", if_not_exists, collation)
+        raise DdlSyntaxError("the columns and rows of a query were not sent", cursor.position)
     if not clauses:
         raise cursor.error("columns or a query expected")
     empty = TableSchema((), charset=named_charset(options), collation=named_collation(options))
     return CreateTable(name, altered(empty, clauses), if_not_exists)
-
-
-def _read_query(cursor: Cursor) -> str:
-    """Reads the query up to the end of the statement, without brackets around it."""
-    cursor.accept_any("IGNORE", "REPLACE")
-    cursor.accept("AS")
-    if cursor.at("("):
-        return cursor.read_group()
-    start = cursor.position
-    while not cursor.at_end and not cursor.at(";"):
-        cursor.skip()
-    return cursor.text_since(start)
 
 
 def _read_elements(cursor: Cursor) -> tuple[Clause, ...]:

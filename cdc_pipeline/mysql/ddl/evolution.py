@@ -64,7 +64,7 @@ def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     in_key = {_folded(name) for name in primary_key}
     columns = [replace(item, nullable=False) if _folded(item.name) in in_key else item for item in columns]
     after = tuple(columns)
-    partitioning = altered_partitioning(schema.partitioning, clauses, new_names, after)
+    partitioning = altered_partitioning(schema.partitioning, clauses, new_names)
     return replace(
         schema,
         columns=after,

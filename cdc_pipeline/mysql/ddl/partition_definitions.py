@@ -63,15 +63,6 @@ def read_partition_name(cursor: Cursor) -> str:
     return cursor.text[opening.end : closing.start]
 
 
-def read_bound(cursor: Cursor) -> str:
-    """Reads LESS THAN (value) of TiDB's clauses. Returns the value."""
-    cursor.expect("LESS", "THAN", "(")
-    values = _read_values(cursor)
-    if len(values) != 1:
-        raise cursor.error("one value expected")
-    return values[0]
-
-
 def _read_partition(cursor: Cursor) -> Partition:
     name = read_partition_name(cursor)
     less_than: tuple[str, ...] = ()
@@ -86,16 +77,9 @@ def _read_partition(cursor: Cursor) -> Partition:
     elif cursor.accept(DEFAULT):
         values = ((DEFAULT,),)
     _accept_options(cursor)
-    subpartitions: list[str] = []
-    if cursor.accept("("):
-        while True:
-            cursor.expect("SUBPARTITION")
-            subpartitions.append(cursor.read_name("a subpartition name"))
-            _accept_options(cursor)
-            if not cursor.accept(","):
-                break
-        cursor.expect(")")
-    return Partition(name, less_than, values, tuple(subpartitions))
+    if cursor.at("(", "SUBPARTITION"):
+        cursor.read_group()  # they divide the rows of this partition only
+    return Partition(name, less_than, values)
 
 
 def _accept_options(cursor: Cursor) -> None:

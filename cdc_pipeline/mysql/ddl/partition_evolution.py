@@ -10,101 +10,61 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from typing_extensions import assert_never
 
-from cdc_pipeline.mysql.ddl.interval_partitions import (
-    NULL_PARTITION,
-    partitions_up_to,
-    position_of_bound,
-    with_interval_partitions,
-)
 from cdc_pipeline.mysql.ddl.partitioning import numbered_partitions
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
-from cdc_pipeline.mysql.model.partitions import MAXVALUE, Partition, Partitioning, UnknownPartitionsError
+from cdc_pipeline.mysql.model.partitions import Partition, Partitioning, UnknownPartitionsError
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.schema_changes import (
     AddPartitions,
     CoalescePartition,
     DropPartition,
-    ExchangePartition,
-    FirstPartition,
-    LastPartition,
-    MergeFirstPartition,
     PartitionBy,
-    PartitionDefinitionClause,
-    PartitionRowsClause,
     RemovePartitioning,
     ReorganizePartition,
-    TruncatePartition,
 )
 
 if TYPE_CHECKING:
     from cdc_pipeline.mysql.model.schema_changes import Clause
-    from cdc_pipeline.mysql.model.table import Column
 
-_PartitionsClause: TypeAlias = (
-    DropPartition
-    | AddPartitions
-    | ReorganizePartition
-    | CoalescePartition
-    | FirstPartition
-    | MergeFirstPartition
-    | LastPartition
-)
+_PartitionsClause: TypeAlias = DropPartition | AddPartitions | ReorganizePartition | CoalescePartition
 """Clauses that change the partitions but not the method of partitioning."""
 # Words of an expression that are not columns, as in EXTRACT(YEAR FROM d).
 _UNITS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND"})
 
 
 def altered_partitioning(
-    partitioning: Partitioning | None,
-    clauses: tuple[Clause, ...],
-    new_names: dict[str, str],
-    columns: tuple[Column, ...],
+    partitioning: Partitioning | None, clauses: tuple[Clause, ...], new_names: dict[str, str]
 ) -> Partitioning | None:
     """The partitioning after one ALTER TABLE with these clauses.
 
-    `new_names`: the new name of each kept column by its old name in casefold. `columns`: the columns after the statement.
+    `new_names`: the new name of each kept column by its old name in casefold.
     """
     if partitioning is not None:
         partitioning = _with_new_names(partitioning, new_names)
     for clause in clauses:
         try:
-            partitioning = _after(partitioning, clause, columns)
+            partitioning = _after(partitioning, clause)
         except UnknownPartitionsError as error:
-            known = clause.partitioning if isinstance(clause, PartitionBy) else partitioning
-            text = "" if known is None else str(known)
-            partitioning = Partitioning.unknown(str(error), text)
+            partitioning = Partitioning.unknown(str(error), "" if partitioning is None else str(partitioning))
     return partitioning
 
 
-def partitions_before(bound: str, partitioning: Partitioning) -> tuple[Partition, ...]:
-    """The partitions that TiDB's FIRST PARTITION LESS THAN (bound) drops: all before the one with this bound, except P_NULL.
-
-    Raises UnknownPartitionsError if no partition has the bound.
-    """
-    before = partitioning.partitions[: position_of_bound(bound, partitioning)]
-    return tuple(part for part in before if part.name.upper() != NULL_PARTITION)
-
-
-def _after(partitioning: Partitioning | None, clause: Clause, columns: tuple[Column, ...]) -> Partitioning | None:
+def _after(partitioning: Partitioning | None, clause: Clause) -> Partitioning | None:
     if isinstance(clause, RemovePartitioning):
         return None
     if isinstance(clause, PartitionBy):
-        return with_interval_partitions(clause.partitioning, columns)
-    if isinstance(clause, TruncatePartition | ExchangePartition):
-        return partitioning
-    if isinstance(clause, PartitionRowsClause | PartitionDefinitionClause):
-        return _with_partitions(partitioning, clause, columns)
+        return clause.partitioning
+    if isinstance(clause, _PartitionsClause):
+        return _with_partitions(partitioning, clause)
     return partitioning
 
 
-def _with_partitions(
-    partitioning: Partitioning | None, clause: _PartitionsClause, columns: tuple[Column, ...]
-) -> Partitioning:
+def _with_partitions(partitioning: Partitioning | None, clause: _PartitionsClause) -> Partitioning:
     if partitioning is None:
         raise UnknownPartitionsError(f"{type(clause).__name__} on a table without partitions")
     if not partitioning.is_known:
         return partitioning
-    partitions = _partitions_after(partitioning, clause, columns)
+    partitions = _partitions_after(partitioning, clause)
     names = {part.name.casefold() for part in partitions}
     if len(names) < len(partitions) or not partitions:
         raise UnknownPartitionsError(
@@ -113,11 +73,9 @@ def _with_partitions(
     return replace(partitioning, partitions=partitions)
 
 
-def _partitions_after(
-    partitioning: Partitioning, clause: _PartitionsClause, columns: tuple[Column, ...]
-) -> tuple[Partition, ...]:
+def _partitions_after(partitioning: Partitioning, clause: _PartitionsClause) -> tuple[Partition, ...]:
     old = partitioning.partitions
-    by_hash = partitioning.method.endswith(("hash", "key"))
+    by_hash = partitioning.method == "hash"
     match clause:
         case AddPartitions():
             return old + _added(partitioning, clause, by_hash)
@@ -136,14 +94,6 @@ def _partitions_after(
             return (*_without(before, replaced), *clause.partitions, *_without(old, upto))
         case DropPartition():
             return _without(old, _indexes(partitioning, clause.names, missing_ok=clause.if_exists))
-        case LastPartition():
-            added = partitions_up_to(clause.bound, partitioning, columns)
-            # SPLIT MAXVALUE PARTITION inserts them before the last one
-            return (*old[:-1], *added, old[-1]) if old[-1].less_than == (MAXVALUE,) else (*old, *added)
-        case FirstPartition() | MergeFirstPartition():
-            # the partitions before the new first one are dropped, or merged into it
-            gone = partitions_before(clause.bound, partitioning)
-            return tuple(part for part in old if part not in gone)
         case _:
             assert_never(clause)
 
@@ -181,18 +131,10 @@ def _without(partitions: tuple[Partition, ...], indexes: set[int]) -> tuple[Part
 def _with_new_names(partitioning: Partitioning, new_names: dict[str, str]) -> Partitioning:
     """The partitioning with its columns renamed; unknown if one of them is dropped."""
     try:
-        sub = partitioning.subpartitioning
-        if sub is not None:
-            sub = replace(
-                sub,
-                expression=_renamed_expression(sub.expression, new_names),
-                columns=_renamed_columns(sub.columns, new_names),
-            )
         return replace(
             partitioning,
             expression=_renamed_expression(partitioning.expression, new_names),
             columns=_renamed_columns(partitioning.columns, new_names),
-            subpartitioning=sub,
         )
     except UnknownPartitionsError as error:
         return Partitioning.unknown(str(error), str(partitioning))

@@ -5,33 +5,23 @@ A partitioning that cannot be parsed becomes an unknown one, not an error, so th
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from cdc_pipeline.mysql.ddl.interval_partitions import UNITS
-from cdc_pipeline.mysql.ddl.partition_definitions import read_bound, read_partitions
+from cdc_pipeline.mysql.ddl.partition_definitions import read_partitions
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
 from cdc_pipeline.mysql.model.limits import MAX_PARTITIONS
-from cdc_pipeline.mysql.model.partitions import (
-    DEFAULT,
-    Interval,
-    Partition,
-    Partitioning,
-    Subpartitioning,
-    UnknownPartitionsError,
-)
+from cdc_pipeline.mysql.model.partitions import DEFAULT, Partition, Partitioning, UnknownPartitionsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdc_pipeline.mysql.model.partitions import HashMethod, Method
+    from cdc_pipeline.mysql.model.partitions import Method
 
 
 def read_partitioning(cursor: Cursor, may_follow: Callable[[Cursor], bool]) -> Partitioning:
     """Reads a partitioning from PARTITION BY on; an unknown one if it cannot be parsed.
 
     `may_follow` returns whether the cursor is at the next part of the statement, where an unknown partitioning ends.
-    `with_interval_partitions` adds the partitions of an INTERVAL.
     """
     before, start = cursor.index, cursor.position
     try:
@@ -62,25 +52,22 @@ def read_to_clause(cursor: Cursor, start: int, may_follow: Callable[[Cursor], bo
 
 def _read(cursor: Cursor) -> Partitioning:
     cursor.expect("PARTITION", "BY")
-    linear = cursor.accept("LINEAR")
-    if linear or cursor.at_any("HASH", "KEY"):
-        method, expression, columns = _read_hash_method(cursor, linear)
-        return _read_hash_partitioning(cursor, method, expression, columns)
+    if cursor.at_any("KEY", "LINEAR"):
+        raise UnknownPartitionsError("partitions by KEY or LINEAR HASH: their functions are not computed")
+    if cursor.accept("HASH"):
+        return _read_hash_partitioning(cursor, cursor.read_group())
     word = cursor.accept_any("RANGE", "LIST")
     if word is None:
         raise cursor.error("RANGE, LIST, HASH or KEY expected")
     with_columns = cursor.accept("COLUMNS")
     expression, columns = ("", _read_names(cursor)) if with_columns else (cursor.read_group(), ())
-    interval = _read_interval(cursor)
     count = cursor.read_integer() if cursor.accept("PARTITIONS") else None
-    subpartitioning = _read_subpartitioning(cursor)
-    partitions = read_partitions(cursor) if cursor.at("(") else ()
-    _accept_indexes(cursor)
-    if subpartitioning is not None and partitions and partitions[0].subpartitions:
-        subpartitioning = replace(subpartitioning, count=len(partitions[0].subpartitions))
-    if not partitions and interval is None:
+    _accept_subpartitioning(cursor)
+    if not cursor.at("("):
         raise cursor.error("definitions of partitions expected")
-    if count is not None and partitions and count != len(partitions):
+    partitions = read_partitions(cursor)
+    _accept_indexes(cursor)
+    if count is not None and count != len(partitions):
         raise UnknownPartitionsError(f"PARTITIONS {count} with {len(partitions)} definitions")
     width = len(columns) or 1
     for part in partitions:
@@ -88,74 +75,53 @@ def _read(cursor: Cursor) -> Partitioning:
         if not items or any(len(item) != width and item != (DEFAULT,) for item in items):
             raise UnknownPartitionsError(f"partition {part.name!r} has no value for each column")
     method_name = cast("Method", word.lower() + (" columns" if with_columns else ""))
-    return Partitioning(method_name, expression, columns, partitions, subpartitioning, interval)
+    return Partitioning(method_name, expression, columns, partitions)
 
 
-def _read_hash_method(cursor: Cursor, linear: bool) -> tuple[HashMethod, str, tuple[str, ...]]:
-    prefix = "linear " if linear else ""
-    if cursor.accept("HASH"):
-        return cast("HashMethod", f"{prefix}hash"), cursor.read_group(), ()
-    cursor.expect("KEY")
-    if cursor.accept("ALGORITHM"):
-        cursor.expect("=")
-        cursor.read_integer()
-    return cast("HashMethod", f"{prefix}key"), "", _read_names(cursor)
-
-
-def _read_hash_partitioning(
-    cursor: Cursor, method: HashMethod, expression: str, columns: tuple[str, ...]
-) -> Partitioning:
+def _read_hash_partitioning(cursor: Cursor, expression: str) -> Partitioning:
     count = cursor.read_integer() if cursor.accept("PARTITIONS") else None
     partitions = read_partitions(cursor) if cursor.at("(") else ()
     _accept_indexes(cursor)
     if any(part.less_than or part.values for part in partitions):
-        raise UnknownPartitionsError(f"partitions by {method.upper()} with values")
+        raise UnknownPartitionsError("partitions by HASH with values")
     if partitions and count is not None and count != len(partitions):
         raise UnknownPartitionsError(f"PARTITIONS {count} with {len(partitions)} definitions")
-    return Partitioning(
-        method, expression, columns, partitions or numbered_partitions(0, 1 if count is None else count)
-    )
+    partitions = partitions or numbered_partitions(0, 1 if count is None else count)
+    return Partitioning("hash", expression, partitions=partitions)
 
 
 def numbered_partitions(first: int, count: int) -> tuple[Partition, ...]:
-    """Partitions by HASH or KEY with MySQL's names. Raises UnknownPartitionsError for an impossible count."""
+    """Partitions by HASH with MySQL's names. Raises UnknownPartitionsError for an impossible count."""
     if not 0 < count <= MAX_PARTITIONS:
         raise UnknownPartitionsError(f"{count} partitions: expected 1 to {MAX_PARTITIONS:,}")
     return tuple(Partition(f"p{number}") for number in range(first, first + count))
 
 
-def _read_subpartitioning(cursor: Cursor) -> Subpartitioning | None:
+def _accept_subpartitioning(cursor: Cursor) -> None:
+    """Moves past SUBPARTITION BY …, which decides only where the rows of a partition are stored."""
     if not cursor.accept("SUBPARTITION", "BY"):
-        return None
-    method, expression, columns = _read_hash_method(cursor, cursor.accept("LINEAR"))
-    return Subpartitioning(method, expression, columns, cursor.read_integer() if cursor.accept("SUBPARTITIONS") else 1)
+        return
+    cursor.accept("LINEAR")
+    if not cursor.accept("HASH"):
+        cursor.expect("KEY")
+        if cursor.accept("ALGORITHM"):
+            cursor.expect("=")
+            cursor.read_integer()
+    cursor.read_group()
+    if cursor.accept("SUBPARTITIONS"):
+        cursor.read_integer()
 
 
 def _read_names(cursor: Cursor) -> tuple[str, ...]:
-    """Reads columns in brackets. KEY () has none and uses the primary key."""
+    """Reads columns in brackets."""
     names: list[str] = []
     cursor.expect("(")
-    while not cursor.at(")"):
+    while True:
         names.append(cursor.read_name("a column name"))
         if not cursor.accept(","):
             break
     cursor.expect(")")
     return tuple(names)
-
-
-def _read_interval(cursor: Cursor) -> Interval | None:
-    if not cursor.accept("INTERVAL"):
-        return None
-    cursor.expect("(")
-    amount = cursor.read_integer()
-    unit = cursor.accept_any(*UNITS) or ""
-    cursor.expect(")")
-    cursor.expect("FIRST", "PARTITION")
-    first = read_bound(cursor)
-    cursor.expect("LAST", "PARTITION")
-    last = read_bound(cursor)
-    null_partition = cursor.accept("NULL", "PARTITION")
-    return Interval(amount, unit, first, last, null_partition, cursor.accept("MAXVALUE", "PARTITION"))
 
 
 def _accept_indexes(cursor: Cursor) -> None:

@@ -10,10 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.ddl.partition_evolution import partitions_before
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
 from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate_condition
-from cdc_pipeline.mysql.model.partitions import DEFAULT, MAXVALUE, NULL, Partitioning, UnknownPartitionsError
+from cdc_pipeline.mysql.model.partitions import DEFAULT, MAXVALUE, NULL, Partitioning
 from cdc_pipeline.mysql.model.quoted_names import quoted
 
 if TYPE_CHECKING:
@@ -49,17 +48,16 @@ def rows_of_partitions(
     time_zone: str,
     *,
     missing_ok: bool = False,
-    tidb: bool | None = None,
+    tidb: bool,
 ) -> SparkCondition:
     """The condition for the rows in the named partitions; without names, for all rows.
 
     `time_zone`: IANA zone of the upstream sessions.
     `missing_ok`: ignores names of unknown partitions.
-    `tidb`: whether upstream is TiDB, which treats LINEAR HASH as HASH and stores NULL of HASH in the first partition.
-    With None, rows on which MySQL and TiDB differ are doubtful.
+    `tidb`: whether upstream is TiDB, which stores NULL of HASH in the first partition.
 
-    Raises PartitionError for partitions by KEY, an unknown partitioning or partition name, the name of a subpartition,
-    and partition expressions without an exact equivalent in Spark SQL.
+    Raises PartitionError for an unknown partitioning, an unknown name of a partition, as of a subpartition, and partition
+    expressions without an exact equivalent in Spark SQL.
     """
     if not names:
         return _ALL
@@ -73,60 +71,33 @@ def rows_of_partitions(
         return _NONE
     if len(wanted) == len(partitioning.partitions):
         return _ALL
-    if partitioning.method.endswith("key"):
-        raise PartitionError("partitions by KEY: the hash function of the server is not known")
-    translate = _Translation(schema, time_zone)
-    if partitioning.method in ("hash", "linear hash"):
-        return _rows_by_hash(translate, partitioning, wanted, tidb)
-    if partitioning.method.startswith("range"):
-        return translate.rows(_range_condition(partitioning, wanted))
-    return translate.rows(_list_condition(partitioning, wanted))
-
-
-def rows_below(schema: TableSchema, bound: str, time_zone: str) -> SparkCondition:
-    """The condition for the rows that TiDB's FIRST PARTITION LESS THAN (bound) removes.
-
-    These are the rows of all partitions before the one with this bound. Raises PartitionError as `rows_of_partitions` does.
-    """
-    if schema.partitioning is None:
-        raise PartitionError("the table has no known partitions")
-    if not schema.partitioning.is_known:
-        raise PartitionError(f"the partitioning of the table is not known: {schema.partitioning.reason}")
-    try:
-        dropped = partitions_before(bound, schema.partitioning)
-    except UnknownPartitionsError as error:
-        raise PartitionError(str(error)) from error
-    return rows_of_partitions(schema, tuple(part.name for part in dropped), time_zone) if dropped else _NONE
+    if partitioning.method == "hash":
+        condition = _hash_condition(partitioning, wanted, schema, tidb)
+    elif partitioning.method.startswith("range"):
+        condition = _range_condition(partitioning, wanted)
+    else:
+        condition = _list_condition(partitioning, wanted)
+    return _translated(condition, schema, time_zone)
 
 
 def _partition_indexes(partitioning: Partitioning, names: tuple[str, ...], missing_ok: bool) -> list[int]:
     indexes: set[int] = set()
-    subpartitions = {name.casefold() for name in partitioning.subpartition_names()}
     for name in names:
         index = partitioning.index_of(name)
         if index is not None:
             indexes.add(index)
-        elif name.casefold() in subpartitions:
-            raise PartitionError(f"{name!r} is a subpartition: the rows of subpartitions are not known")
         elif not missing_ok:
             raise PartitionError(f"the table has no known partition {name!r}")
     return sorted(indexes)
 
 
-class _Translation:
-    """Translates MySQL conditions over the columns of a table to Spark SQL."""
-
-    def __init__(self, schema: TableSchema, time_zone: str) -> None:
-        self.schema = schema
-        self._time_zone = time_zone
-
-    def rows(self, condition: str) -> SparkCondition:
-        """The rows for which the MySQL condition is true (not NULL). Raises PartitionError if it cannot be translated."""
-        try:
-            translated = translate_condition(condition, self.schema, self._time_zone)
-        except ExpressionError as error:
-            raise PartitionError(f"the partition expression has no exact equivalent in Spark SQL: {error}") from error
-        return SparkCondition(f"coalesce({translated.sql}, false)", translated.doubtful)
+def _translated(condition: str, schema: TableSchema, time_zone: str) -> SparkCondition:
+    """The rows for which the MySQL condition is true (not NULL). Raises PartitionError if it cannot be translated."""
+    try:
+        translated = translate_condition(condition, schema, time_zone)
+    except ExpressionError as error:
+        raise PartitionError(f"the partition expression has no exact equivalent in Spark SQL: {error}") from error
+    return SparkCondition(f"coalesce({translated.sql}, false)", translated.doubtful)
 
 
 def _keys(partitioning: Partitioning) -> tuple[str, ...]:
@@ -223,49 +194,20 @@ def _values_condition(keys: tuple[str, ...], items: list[tuple[str, ...]]) -> st
 # ---- HASH
 
 
-def _rows_by_hash(
-    translate: _Translation, partitioning: Partitioning, wanted: Sequence[int], tidb: bool | None
-) -> SparkCondition:
-    count = len(partitioning.partitions)
-    key = _keys(partitioning)[0]
-    in_tidb = _any_true(
-        [_hash_condition(key, count, wanted, _may_be_huge(key, translate.schema)), *_null_condition(key, 0 in wanted)]
-    )
-    if partitioning.method == "linear hash":
-        in_mysql = _any_true([_linear_hash_condition(key, count, wanted), *_null_condition(key, 0 in wanted)])
-    else:
-        # the MySQL manual treats NULL as 0, but the server uses the minimum BIGINT, as for RANGE
-        null_index = 2**63 % count
-        values = _hash_condition(key, count, wanted, _may_be_huge(key, translate.schema))
-        in_mysql = _any_true([values, *_null_condition(key, null_index in wanted)])
-    rows = translate.rows(in_tidb if tidb else in_mysql)
-    if tidb is not None or in_tidb == in_mysql:
-        return rows
-    differing = f"{rows.sql} <> {translate.rows(in_tidb).sql}"
-    return SparkCondition(rows.sql, differing if rows.doubtful is None else f"({rows.doubtful} OR {differing})")
-
-
-def _null_condition(key: str, wanted: bool) -> list[str]:
-    return [f"{key} IS NULL"] if wanted else []
-
-
-def _hash_condition(key: str, count: int, wanted: Sequence[int], may_be_huge: bool) -> str:
+def _hash_condition(partitioning: Partitioning, wanted: Sequence[int], schema: TableSchema, tidb: bool) -> str:
     """Whether ABS(MOD(key, count)) is the index of a wanted partition."""
+    count, key = len(partitioning.partitions), _keys(partitioning)[0]
     numbers = ", ".join(str(number) for number in wanted)
-    condition = f"ABS(MOD({key}, {count})) IN ({numbers})"
-    if not may_be_huge:
-        return condition
-    # both servers read an unsigned number above the signed range as negative (minus 2^64)
-    huge = f"MOD({_MAX_UNSIGNED} - {key} + 1, {count}) IN ({numbers})"
-    return _any_true([f"{key} <= {_MAX_SIGNED} AND {condition}", f"{key} > {_MAX_SIGNED} AND {huge}"])
-
-
-def _linear_hash_condition(key: str, count: int, wanted: Sequence[int]) -> str:
-    """Whether the lowest bits of the key are a wanted index; one bit fewer is used if no partition has this index."""
-    power = 1 << (count - 1).bit_length()
-    lowest = [low for low in range(power) if (low if low < count else low % (power // 2)) in wanted]
-    # MOD has the sign of the key; adding the power gives the lowest bits of a negative number
-    return f"MOD(MOD({key}, {power}) + {power}, {power}) IN ({', '.join(str(low) for low in lowest)})"
+    conditions = [f"ABS(MOD({key}, {count})) IN ({numbers})"]
+    if _may_be_huge(key, schema):
+        # both servers read an unsigned number above the signed range as negative (minus 2^64)
+        huge = f"MOD({_MAX_UNSIGNED} - {key} + 1, {count}) IN ({numbers})"
+        conditions = [f"{key} <= {_MAX_SIGNED} AND {conditions[0]}", f"{key} > {_MAX_SIGNED} AND {huge}"]
+    # the MySQL manual treats NULL as 0, but the server uses the minimum BIGINT, as for RANGE
+    null_index = 0 if tidb else 2**63 % count
+    if null_index in wanted:
+        conditions.append(f"{key} IS NULL")
+    return _any_true(conditions)
 
 
 def _may_be_huge(key: str, schema: TableSchema) -> bool:

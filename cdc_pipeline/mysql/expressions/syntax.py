@@ -137,13 +137,16 @@ def _introducer(cursor: Cursor) -> str | None:
 
 
 def _string_literal(text: str, introducer: str | None) -> Value:
+    literal = text_literal(text)
     if introducer == "_BINARY":
         return bytes_literal(text.encode())
     # the bytes of the literal are UTF-8, as the statement's: other character sets agree with it on ASCII only
-    if introducer is None or introducer in _UTF8_INTRODUCERS:
-        return text_literal(text)
-    if introducer in ("_LATIN1", "_ASCII") and text.isascii():
-        return text_literal(text)
+    if (
+        introducer is None
+        or introducer in _UTF8_INTRODUCERS
+        or (introducer in ("_LATIN1", "_ASCII") and text.isascii())
+    ):
+        return literal
     raise ExpressionError(f"{introducer}{text!r}: the character set of the string is not supported")
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
-    CreateTableAsSelect,
     CreateTableLike,
     DropDatabase,
     NotSupported,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 _CREATED = frozenset(
     (
-        *((kind, "name") for kind in (CreateTable, CreateTableLike, CreateTableAsSelect, RecoverTable, RenameTo)),
+        *((kind, "name") for kind in (CreateTable, CreateTableLike, RecoverTable, RenameTo)),
         *((kind, "new_name") for kind in (RenameTable, RecoverTable)),
     )
 )
@@ -106,10 +105,7 @@ def with_database(change: SchemaChange, database: str) -> SchemaChange:
     def qualify(name: TableName) -> TableName:
         return replace(name, database=name.database or database)
 
-    named = with_names(change, qualify, qualify)
-    if isinstance(named, CreateTableAsSelect):
-        return replace(named, database=named.database or database)
-    return named
+    return with_names(change, qualify, qualify)
 
 
 def with_keys(change: SchemaChange, key: Callable[[TableName], TableName]) -> SchemaChange:

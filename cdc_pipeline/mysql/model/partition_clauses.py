@@ -43,16 +43,6 @@ class ExchangePartition(RemovingClause):
         return f"{self.name} with {self.table}{'' if self.validated else ' without validation'}"
 
 
-@dataclass(frozen=True, slots=True)
-class FirstPartition(RemovingClause):
-    """TiDB's FIRST PARTITION LESS THAN: drops all partitions before the one with this bound."""
-
-    bound: str
-
-    def details(self) -> str:
-        return f"less than {self.bound}"
-
-
 # ---- clauses that keep all rows
 
 
@@ -62,7 +52,7 @@ class AddPartitions(KeepingClause):
 
     partitions: tuple[Partition, ...]
     count: int | None = None
-    """The number of added partitions (HASH and KEY) if the clause has no definitions."""
+    """The number of added partitions (HASH) if the clause has no definitions."""
     if_not_exists: bool = False
 
     def details(self) -> str:
@@ -84,7 +74,7 @@ class ReorganizePartition(KeepingClause):
 @dataclass(frozen=True, slots=True)
 class CoalescePartition(KeepingClause):
     count: int
-    """The number of removed partitions (HASH and KEY)."""
+    """The number of removed partitions (HASH)."""
 
     def details(self) -> str:
         return f"{self.count} less"
@@ -106,33 +96,7 @@ class RemovePartitioning(KeepingClause):
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class MergeFirstPartition(KeepingClause):
-    """TiDB's MERGE FIRST PARTITION LESS THAN: merges all partitions up to the one with this bound."""
-
-    bound: str
-
-    def details(self) -> str:
-        return f"less than {self.bound}"
-
-
-@dataclass(frozen=True, slots=True)
-class LastPartition(KeepingClause):
-    """TiDB's LAST PARTITION LESS THAN and SPLIT MAXVALUE PARTITION LESS THAN: adds partitions up to this bound."""
-
-    bound: str
-
-    def details(self) -> str:
-        return f"less than {self.bound}"
-
-
-PartitionRowsClause: TypeAlias = TruncatePartition | DropPartition | ExchangePartition | FirstPartition
+PartitionRowsClause: TypeAlias = TruncatePartition | DropPartition | ExchangePartition
 PartitionDefinitionClause: TypeAlias = (
-    AddPartitions
-    | ReorganizePartition
-    | CoalescePartition
-    | PartitionBy
-    | RemovePartitioning
-    | MergeFirstPartition
-    | LastPartition
+    AddPartitions | ReorganizePartition | CoalescePartition | PartitionBy | RemovePartitioning
 )

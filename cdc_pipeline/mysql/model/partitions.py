@@ -26,21 +26,18 @@ class UnknownPartitionsError(ValueError):
     """The partitions of a table cannot be determined."""
 
 
-HashMethod = Literal["hash", "linear hash", "key", "linear key"]
-Method = Literal["range", "range columns", "list", "list columns", "unknown"] | HashMethod
+Method = Literal["range", "range columns", "list", "list columns", "hash", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition. Its values are expressions as written. HASH and KEY partitions have neither bound nor list."""
+    """One partition. Its values are expressions as written. HASH partitions have neither bound nor list."""
 
     name: str
     less_than: tuple[str, ...] = ()
     """RANGE: the upper bound, one value or MAXVALUE per column."""
     values: tuple[tuple[str, ...], ...] = ()
     """LIST: the tuples of the IN list, including NULL and DEFAULT."""
-    subpartitions: tuple[str, ...] = ()
-    """The names of its subpartitions if the definition gives them."""
 
     def __str__(self) -> str:
         text = f"PARTITION {quoted(self.name)}"
@@ -49,35 +46,7 @@ class Partition:
         if self.values:
             items = (item[0] if len(item) == 1 else f"({', '.join(item)})" for item in self.values)
             text += f" VALUES IN ({', '.join(items)})"
-        if self.subpartitions:
-            text += f" ({', '.join(f'SUBPARTITION {quoted(name)}' for name in self.subpartitions)})"
         return text
-
-
-@dataclass(frozen=True, slots=True)
-class Subpartitioning:
-    """SUBPARTITION BY."""
-
-    method: HashMethod
-    expression: str
-    """HASH: the expression, else ""."""
-    columns: tuple[str, ...]
-    """KEY: the columns, else empty."""
-    count: int
-    """Subpartitions per partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """TiDB's RANGE … INTERVAL: one partition per step from `first` to `last`."""
-
-    amount: int
-    unit: str
-    """The unit of `amount` for dates, such as MONTH; "" for numbers."""
-    first: str
-    last: str
-    null_partition: bool = False
-    maxvalue_partition: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +57,8 @@ class Partitioning:
     expression: str = ""
     """RANGE, LIST and HASH: the partitioning expression."""
     columns: tuple[str, ...] = ()
-    """RANGE COLUMNS, LIST COLUMNS and KEY: the partitioning columns."""
+    """RANGE COLUMNS and LIST COLUMNS: the partitioning columns."""
     partitions: tuple[Partition, ...] = ()
-    subpartitioning: Subpartitioning | None = None
-    interval: Interval | None = None
     reason: str = ""
     """Why the method is `unknown`."""
     text: str = ""
@@ -113,28 +80,13 @@ class Partitioning:
         folded = name.casefold()
         return next((index for index, part in enumerate(self.partitions) if part.name.casefold() == folded), None)
 
-    def subpartition_names(self) -> tuple[str, ...]:
-        """The names of all subpartitions. Where the definition gives none, MySQL's generated names."""
-        if self.subpartitioning is None:
-            return ()
-        numbers = range(self.subpartitioning.count)
-        automatic = {part.name: tuple(f"{part.name}sp{number}" for number in numbers) for part in self.partitions}
-        return tuple(name for part in self.partitions for name in part.subpartitions or automatic[part.name])
-
     def __str__(self) -> str:
         if not self.is_known:
             return f"{' '.join(self.text.split())} [unknown: {self.reason}]"
-        text = f"PARTITION BY {_head(self.method, self.expression, self.columns)}"
-        if self.subpartitioning is not None:
-            sub = self.subpartitioning
-            text += f" SUBPARTITION BY {_head(sub.method, sub.expression, sub.columns)} SUBPARTITIONS {sub.count}"
-        return f"{text} {partitions_as_text(self.partitions)}" if self.partitions else text
+        by = self.expression or ", ".join(quoted(name) for name in self.columns)
+        return f"PARTITION BY {self.method.upper()} ({by}) {partitions_as_text(self.partitions)}"
 
 
 def partitions_as_text(partitions: tuple[Partition, ...]) -> str:
     """The definitions in brackets, as in a statement."""
     return f"({', '.join(str(partition) for partition in partitions)})"
-
-
-def _head(method: str, expression: str, columns: tuple[str, ...]) -> str:
-    return f"{method.upper()} ({expression or ', '.join(quoted(name) for name in columns)})"

@@ -17,9 +17,6 @@ from cdc_pipeline.mysql.model.partition_clauses import AddPartitions as AddParti
 from cdc_pipeline.mysql.model.partition_clauses import CoalescePartition as CoalescePartition
 from cdc_pipeline.mysql.model.partition_clauses import DropPartition as DropPartition
 from cdc_pipeline.mysql.model.partition_clauses import ExchangePartition as ExchangePartition
-from cdc_pipeline.mysql.model.partition_clauses import FirstPartition as FirstPartition
-from cdc_pipeline.mysql.model.partition_clauses import LastPartition as LastPartition
-from cdc_pipeline.mysql.model.partition_clauses import MergeFirstPartition as MergeFirstPartition
 from cdc_pipeline.mysql.model.partition_clauses import PartitionBy as PartitionBy
 from cdc_pipeline.mysql.model.partition_clauses import PartitionDefinitionClause as PartitionDefinitionClause
 from cdc_pipeline.mysql.model.partition_clauses import PartitionRowsClause as PartitionRowsClause
@@ -343,27 +340,6 @@ class DropDatabase(BaseChange):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTableAsSelect(BaseChange):
-    name: TableName
-    columns: tuple[Clause, ...]
-    """AddColumn of each column that the statement itself defines."""
-    keys: tuple[Clause, ...]
-    """The other clauses of the definition: keys, indexes, partitioning."""
-    charset: str | None
-    query: str
-    database: str
-    """The database of unqualified names in the query."""
-    if_not_exists: bool = False
-    collation: str | None = None
-
-    def details(self) -> str:
-        return f"{self.name} as {self.query}"
-
-    def names(self) -> TableNames:
-        return TableNames(touched=(self.name,), created=(self.name,))
-
-
-@dataclass(frozen=True, slots=True)
 class RecoverTable(BaseChange):
     """RECOVER TABLE, or FLASHBACK TABLE with an optional `new_name`."""
 
@@ -464,7 +440,6 @@ SourceTableChange: TypeAlias = Annotated[
 SchemaChange: TypeAlias = Annotated[
     CreateTable
     | CreateTableLike
-    | CreateTableAsSelect
     | AlterTable
     | RenameTable
     | TruncateTable

@@ -27,7 +27,7 @@ def _event(sql: str, database: str = "db") -> DdlEvent:
         ("db.a", ("ALTER TABLE d EXCHANGE PARTITION p WITH TABLE a",), "db.a db.d"),
         ("db.b", ("ALTER TABLE a RENAME TO other.b", "DROP TABLE other.b, db.b"), "db.a db.b other.b"),
         ("db.a", ("FLASHBACK TABLE b TO a",), "db.a db.b"),
-        ("db.e", ("DROP TABLE a, b", "CREATE TABLE e AS SELECT * FROM d"), "db.d db.e"),
+        ("db.e", ("DROP TABLE a, b", "CREATE TABLE e AS SELECT * FROM d"), "db.e"),
         ("other.a", ("DROP DATABASE db",), "other.a"),
         ("db.e", ("DROP DATABASE db",), "db.a db.b db.c db.d db.e"),
     ],

@@ -32,8 +32,8 @@ STATEMENTS = [
     ("CREATE TABLE t LIKE u", "CreateTableLike db.t like db.u", TableNames((T,), created=(T,), read=(U,))),
     (
         "CREATE TABLE t AS SELECT a FROM u",
-        "CreateTableAsSelect db.t as SELECT a FROM u",
-        TableNames((T,), created=(T,)),
+        "NotSupported the columns and rows of a query were not sent (position 15)",
+        TableNames((T,)),
     ),
     ("ALTER TABLE t ADD a INT, DROP b", "AlterTable db.t: AddColumn a int, DropColumn b", TableNames((T,))),
     ("ALTER TABLE t ADD INDEX (a)", "AlterTable db.t: AddIndex  (a)", TableNames(read=(T,))),
@@ -80,7 +80,6 @@ CLAUSES = [
         "ExchangePartition p with db.u without validation",
         True,
     ),
-    ("FIRST PARTITION LESS THAN (5)", "FirstPartition less than 5", True),
     ("ADD PARTITION PARTITIONS 2", "AddPartitions 2 more", False),
     ("ADD PARTITION (PARTITION p VALUES IN (1))", "AddPartitions (PARTITION `p` VALUES IN (1))", False),
     ("REORGANIZE PARTITION", "ReorganizePartition", False),
@@ -92,8 +91,6 @@ CLAUSES = [
     ("COALESCE PARTITION 2", "CoalescePartition 2 less", False),
     ("PARTITION BY HASH (a)", "PartitionBy PARTITION BY HASH (a) (PARTITION `p0`)", False),
     ("REMOVE PARTITIONING", "RemovePartitioning", False),
-    ("MERGE FIRST PARTITION LESS THAN (5)", "MergeFirstPartition less than 5", False),
-    ("LAST PARTITION LESS THAN (5)", "LastPartition less than 5", False),
 ]
 
 

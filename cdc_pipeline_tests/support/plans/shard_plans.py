@@ -230,6 +230,6 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "one that comes back": (
         [ONE, TWO, "DROP TABLE s1.o1", "FLASHBACK TABLE s1.o1"],
         ["UpdateState", "DROP of s1.o1", "UpdateState"],
-        ["s1.o1: RecoverTable s1.o1: the definition is unknown, because a table is routed or merged"],
+        ["s1.o1: RecoverTable s1.o1: the definition is unknown, because a table is merged"],
     ),
 }
