@@ -17,7 +17,6 @@ from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.model.steps import DdlOutcome, Step
 from cdc_pipeline.mirrors.planning.alter_planner import AlterPlanner
 from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanner
-from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
 from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
 from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, NO_STATEMENT, HeldTable
@@ -31,7 +30,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
     NoTableEffect,
     NotSupported,
     OfSourceTable,
-    RecoverDatabase,
     RecoverTable,
     RenameTable,
     RenameTo,
@@ -94,8 +92,7 @@ class Planner:
         self._held = {table.name: table for table in held}
         self._held_from = dict.fromkeys(self._held, 0)
         self._alterations = AlterPlanner(draft)
-        self._recovery = RecoveryPlanner(draft, ended)
-        self._tables = TablePlanner(draft, self._recovery)
+        self._tables = TablePlanner(draft, ended)
         self._merged_tables = MergedTablePlanner(draft, self._tables)
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
@@ -103,7 +100,7 @@ class Planner:
         outcomes: dict[Position, DdlOutcome] = {}
         self._draft.mask_all()
         events = list(events)
-        self._recovery.expect(change for event in events for change in event.changes)
+        self._tables.expect(change for event in events for change in event.changes)
         for event in events:
             self._draft.name_tables(event.created)
             statement = Statement(event, self._draft)
@@ -194,9 +191,7 @@ class Planner:
             case RenameTable():
                 self._tables.rename(change.name, change.new_name, statement)
             case RecoverTable():
-                self._recovery.recover(change, statement)
-            case RecoverDatabase():
-                self._recovery.recover_database(change.database, change.new_database, statement)
+                self._tables.recover(change, statement)
             case OfSourceTable():
                 self._merged_tables.plan(change, statement)
             case AlterTable():

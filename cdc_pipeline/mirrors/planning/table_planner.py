@@ -1,4 +1,4 @@
-"""Plans statements about whole tables: CREATE, TRUNCATE, DROP and RENAME."""
+"""Plans statements about whole tables: CREATE, TRUNCATE, DROP, RENAME and RECOVER."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.gaps import GapKind
+from cdc_pipeline.gaps import GapKind, statement_gap
+from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
 from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState, name_gap
 from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, RenameMirror, TruncateMirror
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.expressions.conversions import type_gaps
-from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, NotSupported
+from cdc_pipeline.mysql.model.change_names import folded
+from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, NotSupported, RecoverTable
 from cdc_pipeline.mysql.model.table import TableSchema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-    from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
     from cdc_pipeline.mirrors.planning.statement import Statement
+    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
     from cdc_pipeline.mysql.model.table import TableName
 
 _OF_DEFINITION = frozenset(
@@ -27,13 +31,26 @@ _OF_DEFINITION = frozenset(
 )
 """The gaps of a table that a table made LIKE it shares, beside those of its types."""
 
+_NOT_KEPT = "the lake keeps no mirror of it; a rebuild brings the rows that the stream has had"
+_TRUNCATED = "they were truncated; a rebuild brings them, unless the table uses soft_delete"
+_OTHER_SALT = "they were hashed with another mask_salt; a rebuild brings them"
+_SEVERAL = (
+    "several dropped tables had the name, and a job number does not show which is meant; a rebuild does not either"
+)
+
 
 class TablePlanner:
-    """Plans one statement about a whole table. Registers dropped and truncated tables with `recovery`."""
+    """Plans one statement about a whole table.
 
-    def __init__(self, draft: PlanDraft, recovery: RecoveryPlanner) -> None:
+    ended: returns the tables of a database that earlier cuts dropped or truncated.
+    """
+
+    def __init__(self, draft: PlanDraft, ended: Callable[[str], Iterable[EndedTable]]) -> None:
         self._draft = draft
-        self._recovery = recovery
+        self._ended_before = ended
+        self._ended: dict[str, list[EndedTable]] = {}
+        """Database → its tables that earlier cuts or this one dropped or truncated."""
+        self._expected: set[TableName] = set()
         self._removed: set[TableName] = set()
 
     def refuse_table(self, change: NotSupported, statement: Statement) -> None:
@@ -63,7 +80,7 @@ class TablePlanner:
             self._draft.require_same_table(name)
             # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
             self._draft.steps.append(DropMirror(existing, statement.event.ddl_id))
-            self._recovery.add(name, statement.event.ddl_id, existing)
+            self._end(name, statement.event.ddl_id, existing)
             statement.note(f"dropped the former {name}: the stream has no DROP or RENAME of it")
         state = MirrorState(name, f"{name}@{statement.event.ddl_id}", schema, inferred=inferred or not schema.columns)
         state = state.with_gaps(*self.gaps_of_start(change, statement.event))
@@ -106,10 +123,10 @@ class TablePlanner:
 
     def truncate(self, name: TableName, statement: Statement) -> None:
         """Empties the mirror, and removes the gaps of its rows."""
-        state = self._draft.state(name)
+        state, is_recovered = self._draft.state(name), folded(name) in self._expected
         declared = self._draft.settings.columns.declares_soft_delete(name)
         keeps_rows = declared if state is None else state.has_soft_delete
-        if keeps_rows or self._recovery.is_expected(name):
+        if keeps_rows or is_recovered:
             self._draft.flush_rows(name)
         else:
             self._draft.discard_rows(name)
@@ -120,8 +137,8 @@ class TablePlanner:
         # the other gaps were about rows that no longer exist
         stays = tuple(gap for gap in state.gaps if gap.kind is GapKind.NAMES_DIFFER_IN_CASE)
         healed = replace(state, gaps=stays).with_gaps(*type_gaps(state.schema.columns))
-        is_kept = self._recovery.is_expected(name) and not state.has_soft_delete
-        self._recovery.add(name, statement.event.ddl_id, state if is_kept else None)
+        is_kept = is_recovered and not state.has_soft_delete
+        self._end(name, statement.event.ddl_id, state if is_kept else None)
         if is_kept:  # a FLASHBACK of this cut moves the mirror with the rows back
             healed = replace(healed, mirror_id=f"{name}@{statement.event.ddl_id}")
             self._draft.steps += [DropMirror(state, statement.event.ddl_id), CreateMirror(healed)]
@@ -146,11 +163,11 @@ class TablePlanner:
             kept = state.as_retired(statement.event.ddl_id)
             self._draft.steps.append(RenameMirror(state, kept))
             self._draft.set_state(kept)
-            self._recovery.add(name, statement.event.ddl_id, kept)
+            self._end(name, statement.event.ddl_id, kept)
             statement.record(f"dropped {name}; its mirror is kept as {kept.name}")
             return
         self._draft.steps.append(DropMirror(state, statement.event.ddl_id))
-        self._recovery.add(name, statement.event.ddl_id, state)
+        self._end(name, statement.event.ddl_id, state)
         statement.record(f"dropped {name}; its mirror is kept in dropped/")
 
     def rename(self, old: TableName, new: TableName, statement: Statement) -> None:
@@ -170,3 +187,57 @@ class TablePlanner:
             return
         renamed = self._draft.apply_name_rules(self._draft.rename(state, new))
         statement.record(f"renamed {old} to {new}", renamed)
+
+    # ---- RECOVER and FLASHBACK: no message brings the rows, but the lake keeps the mirrors of dropped tables
+
+    def expect(self, changes: Iterable[SchemaChange]) -> None:
+        """Notes the tables that RECOVER and FLASHBACK statements of this cut name."""
+        self._expected = {folded(change.name) for change in changes if isinstance(change, RecoverTable)}
+
+    def _end(self, name: TableName, ddl_id: str, state: MirrorState | None) -> None:
+        """Notes a table that this cut drops or truncates (`EndedTable`)."""
+        if self._expected:
+            self._ended_in(name.database).append(EndedTable(name, ddl_id, state))
+
+    def _ended_in(self, database: str) -> list[EndedTable]:
+        database = database.lower()
+        if database not in self._ended:
+            self._ended[database] = list(self._ended_before(database))
+        return self._ended[database]
+
+    def recover(self, change: RecoverTable, statement: Statement) -> None:
+        """Brings back the table that was last dropped or truncated under the name, under `new_name` if given."""
+        name, target = change.name, change.new_name or change.name
+        ended = [
+            table
+            for table in self._ended_in(name.database)
+            if table.time < statement.event.commit_ts and folded(table.name) == folded(name)
+        ]
+        table = max(ended, key=lambda item: item.time, default=None)
+        if self._draft.exists(target):
+            statement.refuse(target, f"{name} cannot be recovered as {target}: {target} exists")
+        elif table is None or (change.by_job and len(ended) > 1):
+            self._create_empty(target, _SEVERAL if ended else _NOT_KEPT, statement)
+        else:
+            self._bring_back(table, target, statement)
+
+    def _bring_back(self, table: EndedTable, target: TableName, statement: Statement) -> None:
+        kept = table.state
+        if kept is None or not self._draft.settings.columns.has_same_salt(kept):
+            self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, statement)
+            return
+        state = self._draft.named(replace(kept, name=target, retired=None))
+        self._draft.steps.append(RenameMirror(kept, state, table.ddl_id if kept.retired is None else None))
+        if kept.retired is not None:
+            self._draft.remove(kept.name)
+        self._ended_in(table.name.database).remove(table)
+        self._draft.set_state(state)
+        state = self._draft.apply_name_rules(state)
+        statement.record(f"recovered {table.name} as {target}, as it was before {table.ddl_id}", state)
+
+    def _create_empty(self, target: TableName, reason: str, statement: Statement) -> None:
+        """Creates the mirror without columns, which its next rows show."""
+        text = f"RECOVER or FLASHBACK brought the table back without its rows: {reason}"
+        gap = statement_gap(GapKind.NOT_RESTORED, text, statement.event.position)
+        state = MirrorState(target, f"{target}@{statement.event.ddl_id}", TableSchema(()), inferred=True)
+        statement.record(f"{target} came back without its rows", self._draft.create(state.with_gaps(gap)))

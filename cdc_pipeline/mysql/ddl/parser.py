@@ -19,7 +19,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
     DropTable,
     NoTableEffect,
     NotSupported,
-    RecoverDatabase,
     RecoverTable,
     RenameTable,
     TruncateTable,
@@ -245,9 +244,9 @@ class _Statement:
                 return RecoverTable(name)
             return RecoverTable(name, replace(name, table=cursor.read_name("a table name")))
         if cursor.accept_any("DATABASE", "SCHEMA"):
-            database = cursor.read_name("a database name")
+            cursor.read_name("a database name")
             if not (cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO")):
-                return RecoverDatabase(database, cursor.read_name("a database name") if cursor.accept("TO") else None)
+                raise cursor.error("FLASHBACK DATABASE, which TiCDC does not send")
         while not cursor.at_end and not cursor.at(";"):
             cursor.skip()
         reason = "FLASHBACK CLUSTER or DATABASE to a point in time: no message and no rebuild brings its rows"

@@ -11,7 +11,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
     CreateTableLike,
     DropDatabase,
     NotSupported,
-    RecoverDatabase,
     RecoverTable,
     RenameTable,
     RenameTo,
@@ -110,6 +109,6 @@ def with_database(change: SchemaChange, database: str) -> SchemaChange:
 
 def with_keys(change: SchemaChange, key: Callable[[TableName], TableName]) -> SchemaChange:
     """The statement with the key of each name of a table or database."""
-    if isinstance(change, (DropDatabase, RecoverDatabase)):
+    if isinstance(change, DropDatabase):
         return replace(change, database=key(TableName(change.database, "")).database)
     return with_names(change, key, key)
