@@ -20,7 +20,7 @@ from cdc_pipeline.mirrors.model.ddl_events import ddl_event
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.model.change_names import folded
-from cdc_pipeline.mysql.model.schema_changes import DropDatabase
+from cdc_pipeline.mysql.model.schema_changes import DropDatabase, RecoverDatabase
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -127,7 +127,7 @@ def _event_tables(event: DdlEvent, known: frozenset[TableName]) -> set[TableName
             found |= (
                 {name} if name.database else {other for other in known if other.table.lower() == name.table.lower()}
             )
-        if isinstance(change, DropDatabase):
+        if isinstance(change, (DropDatabase, RecoverDatabase)):
             found |= {name for name in known if name.database.lower() == change.database.lower()}
     return found
 

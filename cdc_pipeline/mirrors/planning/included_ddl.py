@@ -21,6 +21,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     NotSupported,
     NotSupportedClause,
     OfSourceTable,
+    RecoverDatabase,
     RenameTable,
     RenameTo,
     TruncateTable,
@@ -59,6 +60,8 @@ class _Translation:
     """Excluded names that a table has only between two RENAMEs of the statement, as in a swap of two tables."""
 
     def mirrored(self, change: SchemaChange) -> list[SchemaChange]:
+        if isinstance(change, RecoverDatabase) and (self.selection.routes or change.new_database is not None):
+            return [NotSupported(f"{change.description()}: not all of its tables are included under their own names")]
         names = table_names(change)
         if not names:
             return [change]

@@ -30,6 +30,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     NoTableEffect,
     NotSupported,
     OfSourceTable,
+    RecoverDatabase,
     RecoverTable,
     RenameTable,
     RenameTo,
@@ -192,6 +193,8 @@ class Planner:
                 self._tables.rename(change.name, change.new_name, statement)
             case RecoverTable():
                 self._tables.recover(change, statement)
+            case RecoverDatabase():
+                self._tables.recover_database(change.database, change.new_database, statement)
             case OfSourceTable():
                 self._merged_tables.plan(change, statement)
             case AlterTable():

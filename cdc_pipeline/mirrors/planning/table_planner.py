@@ -13,8 +13,14 @@ from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, RenameMir
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.expressions.conversions import type_gaps
 from cdc_pipeline.mysql.model.change_names import folded
-from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, NotSupported, RecoverTable
-from cdc_pipeline.mysql.model.table import TableSchema
+from cdc_pipeline.mysql.model.schema_changes import (
+    CreateTable,
+    CreateTableLike,
+    NotSupported,
+    RecoverDatabase,
+    RecoverTable,
+)
+from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +30,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.planning.statement import Statement
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
-    from cdc_pipeline.mysql.model.table import TableName
 
 _OF_DEFINITION = frozenset(
     (GapKind.UNSEEN_START, GapKind.UNDECLARED_COLUMN, GapKind.CONTRADICTORY_TYPES, GapKind.DDL_NOT_APPLIED)
@@ -191,8 +196,12 @@ class TablePlanner:
     # ---- RECOVER and FLASHBACK: no message brings the rows, but the lake keeps the mirrors of dropped tables
 
     def expect(self, changes: Iterable[SchemaChange]) -> None:
-        """Notes the tables that RECOVER and FLASHBACK statements of this cut name."""
-        self._expected = {folded(change.name) for change in changes if isinstance(change, RecoverTable)}
+        """Notes what the RECOVER and FLASHBACK statements of this cut name."""
+        found = [change for change in changes if isinstance(change, (RecoverTable, RecoverDatabase))]
+        names = (
+            change.name if isinstance(change, RecoverTable) else TableName(change.database, "") for change in found
+        )
+        self._expected = set(map(folded, names))
 
     def _end(self, name: TableName, ddl_id: str, state: MirrorState | None) -> None:
         """Notes a table that this cut drops or truncates (`EndedTable`)."""
@@ -205,14 +214,14 @@ class TablePlanner:
             self._ended[database] = list(self._ended_before(database))
         return self._ended[database]
 
+    def _ended_until(self, event: DdlEvent, database: str) -> list[EndedTable]:
+        return [table for table in self._ended_in(database) if table.time < event.commit_ts]
+
     def recover(self, change: RecoverTable, statement: Statement) -> None:
         """Brings back the table that was last dropped or truncated under the name, under `new_name` if given."""
         name, target = change.name, change.new_name or change.name
-        ended = [
-            table
-            for table in self._ended_in(name.database)
-            if table.time < statement.event.commit_ts and folded(table.name) == folded(name)
-        ]
+        before = self._ended_until(statement.event, name.database)
+        ended = [table for table in before if folded(table.name) == folded(name)]
         table = max(ended, key=lambda item: item.time, default=None)
         if self._draft.exists(target):
             statement.refuse(target, f"{name} cannot be recovered as {target}: {target} exists")
@@ -220,6 +229,22 @@ class TablePlanner:
             self._create_empty(target, _SEVERAL if ended else _NOT_KEPT, statement)
         else:
             self._bring_back(table, target, statement)
+
+    def recover_database(self, database: str, new_database: str | None, statement: Statement) -> None:
+        """Brings back the tables of the last DROP DATABASE."""
+        dropped = [table for table in self._ended_until(statement.event, database) if table.state]
+        last = max((table.time for table in dropped), default=None)
+        for table in [table for table in dropped if table.time == last]:
+            former = table.state.former_name if table.state else table.name
+            target = replace(former, database=new_database or former.database)
+            # pending rows do not show that it exists: without a statement that names the table, one segment has all its rows
+            if self._draft.state(target) is not None:
+                statement.refuse(target, f"{table.name} cannot be recovered as {target}: {target} exists")
+            else:
+                self._bring_back(table, target, statement)
+        if last is None:
+            reason = f"database {database} cannot be recovered: the lake has no dropped mirrors of it"
+            statement.refuse(None, reason)
 
     def _bring_back(self, table: EndedTable, target: TableName, statement: Statement) -> None:
         kept = table.state

@@ -19,6 +19,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     DropTable,
     NoTableEffect,
     NotSupported,
+    RecoverDatabase,
     RecoverTable,
     RenameTable,
     TruncateTable,
@@ -244,9 +245,9 @@ class _Statement:
                 return RecoverTable(name)
             return RecoverTable(name, replace(name, table=cursor.read_name("a table name")))
         if cursor.accept_any("DATABASE", "SCHEMA"):
-            cursor.read_name("a database name")
+            database = cursor.read_name("a database name")
             if not (cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO")):
-                raise cursor.error("FLASHBACK DATABASE, which TiCDC does not send")
+                return RecoverDatabase(database, cursor.read_name("a database name") if cursor.accept("TO") else None)
         while not cursor.at_end and not cursor.at(";"):
             cursor.skip()
         reason = "FLASHBACK CLUSTER or DATABASE to a point in time: no message and no rebuild brings its rows"

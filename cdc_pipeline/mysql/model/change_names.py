@@ -11,6 +11,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     CreateTableLike,
     DropDatabase,
     NotSupported,
+    RecoverDatabase,
     RecoverTable,
     RenameTable,
     RenameTo,
@@ -109,6 +110,6 @@ def with_database(change: SchemaChange, database: str) -> SchemaChange:
 
 def with_keys(change: SchemaChange, key: Callable[[TableName], TableName]) -> SchemaChange:
     """The statement with the key of each name of a table or database."""
-    if isinstance(change, DropDatabase):
+    if isinstance(change, (DropDatabase, RecoverDatabase)):
         return replace(change, database=key(TableName(change.database, "")).database)
     return with_names(change, key, key)

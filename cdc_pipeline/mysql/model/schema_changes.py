@@ -357,6 +357,20 @@ class RecoverTable(BaseChange):
 
 
 @dataclass(frozen=True, slots=True)
+class RecoverDatabase(BaseChange):
+    """FLASHBACK DATABASE with an optional `new_database`."""
+
+    database: str
+    new_database: str | None = None
+
+    def details(self) -> str:
+        return f"{self.database} as {self.new_database}" if self.new_database else self.database
+
+    def names(self) -> TableNames:
+        return TableNames()
+
+
+@dataclass(frozen=True, slots=True)
 class NoTableEffect(BaseChange):
     """A statement that changes neither rows nor columns of a table, such as CREATE DATABASE or CREATE VIEW."""
 
@@ -432,6 +446,7 @@ SchemaChange: TypeAlias = Annotated[
     | DropTable
     | DropDatabase
     | RecoverTable
+    | RecoverDatabase
     | NoTableEffect
     | NotSupported
     | OfSourceTable,

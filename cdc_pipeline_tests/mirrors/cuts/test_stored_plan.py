@@ -74,6 +74,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     NotSupportedClause,
     OfSourceTable,
     PartitionBy,
+    RecoverDatabase,
     RecoverTable,
     RemovePartitioning,
     RenameColumn,
@@ -214,7 +215,7 @@ def _whole() -> PlannedCut:
             TruncateTable(T),
             DropTable(T, True),
         ),
-        (DropDatabase("db"), RecoverTable(T, U), NoTableEffect("VIEW")),
+        (DropDatabase("db"), RecoverTable(T, U), RecoverDatabase("db", "other"), NoTableEffect("VIEW")),
         (NotSupported("no", T, True, True), OfSourceTable(T, U, DropTable(U))),
     )
     events = tuple(replace(_event("", place), changes=found) for place, found in enumerate(statements))

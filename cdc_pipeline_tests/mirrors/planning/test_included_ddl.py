@@ -92,6 +92,9 @@ _NAMES: dict[str, list[str]] = {
     "FLASHBACK TABLE orders TO tmp1": [],
     "FLASHBACK TABLE tmp1 TO orders": [f"RecoverTable shop.tmp1 {_OTHER} as shop.orders"],
     "CREATE DATABASE other": ["NoTableEffect CREATE DATABASE"],
+    "FLASHBACK DATABASE shop": [
+        "None goes on: RecoverDatabase shop: not all of its tables are included under their own names"
+    ],
 }
 
 

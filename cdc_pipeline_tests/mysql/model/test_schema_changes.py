@@ -49,6 +49,8 @@ STATEMENTS = [
     ("DROP DATABASE db", "DropDatabase db", TableNames()),
     ("RECOVER TABLE t", "RecoverTable db.t", TableNames((T,), recovered=(T,))),
     ("FLASHBACK TABLE t TO u", "RecoverTable db.t as db.u", TableNames((U,), recovered=(U,), read=(T,))),
+    ("FLASHBACK DATABASE db", "RecoverDatabase db", TableNames()),
+    ("FLASHBACK DATABASE db TO dc", "RecoverDatabase db as dc", TableNames()),
     ("CREATE DATABASE db", "NoTableEffect CREATE DATABASE", TableNames()),
     ("ALTER TABLE t ADD a FOO", "NotSupported unknown column type 'foo' (position 20)", TableNames((T,))),
 ]
