@@ -58,7 +58,7 @@ class CutStreams:
         """The statements by what they do to mirrors."""
         ddl = replace(ddl, to_apply=tuple(qualified_events(ddl.to_apply, self._tables, self.selection.key)))
         ddl = ddl.routed(self.selection)
-        if self.selection_change is not None:
+        if self.selection_change != SelectionChange():
             ddl = replace(ddl, decided={**self._no_longer_held(), **ddl.decided})
         return ddl
 
@@ -88,28 +88,21 @@ class CutStreams:
     # ---- a changed selection
 
     @cached_property
-    def selection_change(self) -> SelectionChange | None:
-        """What the cut does because the selection has changed; None if it is the same."""
-        if not self.published.cut_id or self.published.selection == self.selection:
-            return None
-        live = {state.name: state.upstream_tables for state in self._mirrors}
+    def selection_change(self) -> SelectionChange:
+        """What the cut does because the selection has changed."""
         before = self.published.selection
+        if not self.published.cut_id or before == self.selection:
+            return SelectionChange()
+        live = {state.name: state.upstream_tables for state in self._mirrors}
         excluded = _table_names(before.excluded(self.window.rows_before(self.full_log)))
         return SelectionChange.from_selections(live, excluded, before, self.selection)
 
     def held(self) -> tuple[HeldTable, ...]:
         """The tables that earlier cuts left held, by their current keys."""
-        change = self.selection_change
-        return self._held_before if change is None else change.still_held(self._held_before)
-
-    @property
-    def _held_before(self) -> tuple[HeldTable, ...]:
-        return tuple(replace(table, name=self.selection.key(table.name)) for table in self.published.held)
+        return self.selection_change.still_held(self.published.held, self.selection)
 
     def plan_selection_change(self, draft: PlanDraft) -> tuple[str, ...]:
         """Adds the steps of a changed selection to the empty draft. Returns one sentence for each of its effects."""
-        if self.selection_change is None:
-            return ()
         self.selection_change.plan(draft, self.window.cut_id, self.selection)
         return self.selection_change.descriptions(self.selection)
 

@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 class SelectionChange:
     """The mirrors that the new selection drops, renames and creates, by key."""
 
-    dropped: Mapping[TableName, str]
+    dropped: Mapping[TableName, str] = field(default_factory=dict)
     """Mirror → the reason."""
-    renamed: Mapping[TableName, TableName]
-    """Old → new key, in an order in which each new key is free."""
+    renamed: Mapping[TableName, TableName] = field(default_factory=dict)
+    """Mirror → upstream's name of its table, in an order in which each new name is free."""
     created: tuple[TableName, ...] = ()
     """Tables, by upstream's names, whose mirrors start without earlier rows."""
-    names: Mapping[TableName, TableName] = field(default_factory=dict)
-    """New key → upstream's name of the renamed mirrors."""
 
     @staticmethod
     def from_selections(
@@ -67,30 +65,30 @@ class SelectionChange:
         targets = {mirror: target for mirror, target in sorted(targets.items()) if target != mirror}
         renamed: dict[TableName, TableName] = {}
         while free := next((mirror for mirror, target in targets.items() if target not in taken), None):
-            renamed[free] = targets.pop(free)
-            taken = (taken - {free}) | {renamed[free]}
+            renamed[free] = sources[free]
+            taken = (taken - {free}) | {targets.pop(free)}
         # the remaining mirrors exchange their names in a ring
         dropped.update({mirror: f"{sources[mirror]} is now mirrored as {target}" for mirror, target in targets.items()})
         starting = {name for name in existing if now.includes(name) and not before.includes(name)}
         starting |= {source for found in rebuilt.values() for source in found if now.includes(source)}
-        names = {target: sources[mirror] for mirror, target in renamed.items()}
-        return SelectionChange(dropped, renamed, (*sorted(starting), *(sources[mirror] for mirror in targets)), names)
+        return SelectionChange(dropped, renamed, (*sorted(starting), *(sources[mirror] for mirror in targets)))
 
     def descriptions(self, now: TableSelection) -> tuple[str, ...]:
         """One line per mirror that changes."""
         return (
             *(f"mirror {mirror} is dropped: {reason}" for mirror, reason in self.dropped.items()),
-            *(f"mirror {mirror} is renamed to {target}" for mirror, target in self.renamed.items()),
+            *(f"mirror {mirror} is renamed to {now.mirror_key(source)}" for mirror, source in self.renamed.items()),
             *(
                 f"{name} is newly included: mirror {now.mirror_name(name)} starts without earlier rows"
                 for name in self.created
             ),
         )
 
-    def still_held(self, tables: Iterable[HeldTable]) -> tuple[HeldTable, ...]:
-        """The held tables that stay included, under their new keys."""
-        stay = (table for table in tables if table.name not in self.dropped)
-        return tuple(replace(table, name=self.renamed.get(table.name, table.name)) for table in stay)
+    def still_held(self, tables: Iterable[HeldTable], now: TableSelection) -> tuple[HeldTable, ...]:
+        """The held tables that stay included, under their current keys."""
+        held = {now.key(table.name): table for table in tables}
+        keys = {name: now.mirror_key(self.renamed[name]) if name in self.renamed else name for name in held}
+        return tuple(replace(table, name=keys[name]) for name, table in held.items() if name not in self.dropped)
 
     def plan(self, draft: PlanDraft, cut_id: int, now: TableSelection) -> None:
         """Adds the steps to an empty draft."""
@@ -98,10 +96,9 @@ class SelectionChange:
             if (state := draft.state(mirror)) is not None:
                 draft.steps.append(DropMirror(state, f"not-included-{cut_id}"))
                 draft.remove(mirror)
-        for mirror, target in self.renamed.items():
+        for mirror, source in self.renamed.items():
             if (state := draft.state(mirror)) is not None:
-                draft.name_tables([(target, self.names[target])])
-                draft.apply_name_rules(draft.rename(state, target))
+                draft.apply_name_rules(draft.rename(state, now.mirror_key(source), source))
         for source in self.created:
             name = now.mirror_key(source)
             detail = f"{source} was not included before cut {cut_id}: earlier rows are missing; rebuild to add them"

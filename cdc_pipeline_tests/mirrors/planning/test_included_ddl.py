@@ -195,7 +195,7 @@ def test_held_tables_follow_a_selection_change() -> None:
     now = TableSelection(exclude=("d.gone",), routes=(Route("d.x", "d.y"),))
     change = _change(ALL_TABLES, now, "d.gone d.x d.same", "d.gone d.x d.same")
     held = [HeldTable(TableName("d", name), Position("t", 0, 7), 4, 3) for name in ("gone", "x", "same")]
-    assert [(str(table.name), table.rows) for table in change.still_held(held)] == [("d.y", 3), ("d.same", 3)]
+    assert [(str(table.name), table.rows) for table in change.still_held(held, now)] == [("d.y", 3), ("d.same", 3)]
 
 
 def test_names_in_a_ring() -> None:
