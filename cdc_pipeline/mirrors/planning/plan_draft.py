@@ -266,12 +266,13 @@ class PlanDraft:
         """Adds the step, or includes it in the last one of a merged mirror: a thousand CREATE TABLE become one commit."""
         state, keeps_columns = step.state, isinstance(step, ChangeColumns) and step.kept_columns
         self.set_state(state)
-        own = [index for index, other in enumerate(self.steps) if other.state.mirror_id == state.mirror_id]
-        last = self.steps[own[-1]] if own and state.source_tables is not None and not keeps_columns else None
-        if isinstance(last, CreateMirror) or (isinstance(last, UpdateState) and isinstance(step, UpdateState)):
-            self.steps[own[-1]] = replace(last, state=state)
-        else:
-            self.steps.append(step)
+        if state.source_tables is not None and not keeps_columns:
+            own = [index for index, other in enumerate(self.steps) if other.state.mirror_id == state.mirror_id]
+            last = self.steps[own[-1]] if own else None
+            if isinstance(last, CreateMirror) or (isinstance(last, UpdateState) and isinstance(step, UpdateState)):
+                self.steps[own[-1]] = replace(last, state=state)
+                return
+        self.steps.append(step)
 
     # ---- rows
 
