@@ -19,7 +19,6 @@ from cdc_pipeline.mirrors.model.source_tables import (
     rows_of_source,
     source_rows,
 )
-from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeSourceRows, DeleteRows
 from cdc_pipeline.mirrors.planning.alter_planner import (
     altered_origins,
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
 
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.masks import Mask
+    from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mirrors.planning.statement import Statement
     from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
@@ -115,8 +115,7 @@ class MergedTablePlanner:
         known = None if state is None else state.source_table(name)
         gaps = self._tables.gaps_of_start(change, statement.event) if known is None else change.gaps
         if state is None:
-            empty = MirrorState(mirror, f"{mirror}@{statement.event.ddl_id}", TableSchema(()), source_tables=())
-            new = self._draft.create(with_sources(empty, created).with_gaps(*gaps))
+            new = self._draft.create(with_sources(statement.new_mirror(mirror, merged=True), created).with_gaps(*gaps))
             statement.record(f"created {mirror} for the rows of {name}", new)
             return
         if known is not None and change.if_not_exists:
@@ -142,11 +141,7 @@ class MergedTablePlanner:
     def _refuse_table(self, mirror: TableName, name: TableName, change: NotSupported, statement: Statement) -> None:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
         if change.creates and self._draft.state(mirror) is None:
-            self._draft.create(
-                MirrorState(
-                    mirror, f"{mirror}@{statement.event.ddl_id}", TableSchema(()), inferred=True, source_tables=()
-                )
-            )
+            self._draft.create(statement.new_mirror(mirror, merged=True))
         statement.refuse(mirror, f"{name}: {change.reason}")
         state = self._draft.state(mirror)
         source = None if state is None else state.source_table(name)

@@ -162,7 +162,6 @@ class Planner:
         return self._draft.settings.policy.action_for(name) == HOLD
 
     def _held_before(self, name: TableName, event: DdlEvent) -> HeldTable:
-        """The table, held before the event."""
         return HeldTable(name, event.position, event.commit_ts)
 
     def _hold(self, name: TableName, cause: HeldTable, statement: Statement) -> None:
@@ -206,6 +205,7 @@ class Planner:
         """Drops the tables of the database one by one, or holds those with `ddl_policy: hold`."""
         key = self._draft.settings.selection.key
         for name in self._draft.names():
+            self.tables = (name,)
             if name not in self._held:
                 self._draft.flush_rows(name)
             state = self._draft.state(name)
@@ -214,7 +214,6 @@ class Planner:
             )
             if state is None or state.retired or not tables:
                 continue
-            self.tables = (name,)
             if name in self._held:
                 self._hold(name, self._held[name], statement)
             elif self._holds(name) and statement.event.position not in self._permitted:

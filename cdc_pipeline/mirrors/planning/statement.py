@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import GapKind, statement_gap
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, NO_EFFECT, NOT_APPLIED
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DdlOutcome
+from cdc_pipeline.mysql.model.table import TableSchema
 
 if TYPE_CHECKING:
+    from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
     from cdc_pipeline.mysql.model.table import TableName
 
@@ -21,6 +23,12 @@ class Statement:
     event: DdlEvent
     draft: PlanDraft
     outcome: DdlOutcome = field(default_factory=lambda: DdlOutcome(NO_EFFECT))
+
+    def new_mirror(self, name: TableName, *gaps: Gap, merged: bool = False) -> MirrorState:
+        """A mirror that the statement creates without a definition: its rows define its columns."""
+        sources = () if merged else None
+        mirror_id = f"{name}@{self.event.ddl_id}"
+        return MirrorState(name, mirror_id, TableSchema(()), inferred=True, gaps=gaps, source_tables=sources)
 
     def note(self, text: str) -> None:
         """Adds a text to the outcome. The status stays."""

@@ -20,7 +20,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     RecoverDatabase,
     RecoverTable,
 )
-from cdc_pipeline.mysql.model.table import TableName, TableSchema
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,7 +62,7 @@ class TablePlanner:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
         name = change.name
         if name is not None and change.creates and not self._draft.exists(name):
-            self._draft.create(MirrorState(name, f"{name}@{statement.event.ddl_id}", TableSchema(()), inferred=True))
+            self._draft.create(statement.new_mirror(name))
         if name is None:
             statement.refuse(None, change.reason)
         else:
@@ -264,5 +264,5 @@ class TablePlanner:
         """Creates the mirror without columns, which its next rows show."""
         text = f"RECOVER or FLASHBACK brought the table back without its rows: {reason}"
         gap = statement_gap(GapKind.NOT_RESTORED, text, statement.event.position)
-        state = MirrorState(target, f"{target}@{statement.event.ddl_id}", TableSchema(()), inferred=True)
-        statement.record(f"{target} came back without its rows", self._draft.create(state.with_gaps(gap)))
+        created = self._draft.create(statement.new_mirror(target, gap))
+        statement.record(f"{target} came back without its rows", created)
