@@ -19,6 +19,7 @@ from cdc_pipeline.mirrors.planning.merged_definitions import UNSEEN_TABLES
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 from cdc_pipeline.positions import Position
@@ -33,7 +34,7 @@ def _altered(gaps: tuple[Gap, ...], sql: str, columns: tuple[str, ...] = ("id", 
     schema = TableSchema(tuple(Column(name, MySqlType("int")) for name in columns), ("id",))
     before = MirrorState(NAME, "db.t@1", schema, gaps=gaps)
     event = DdlEvent("t", 0, 1, "db", "", tso(1), True, tso(1) >> 18, None, sql, event_changes("ddl", "db", "", sql))
-    draft = PlanDraft((), {NAME: before}.get, frozenset({NAME}), 2, "UTC")
+    draft = PlanDraft((), {NAME: before}.get, frozenset({NAME}), 2, CutSettings("UTC"))
     Planner(draft).plan([event])
     state = draft.state(NAME)
     assert state is not None

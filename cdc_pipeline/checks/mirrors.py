@@ -22,7 +22,6 @@ from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.lake.tables.consistent_cuts import CUTS
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
-from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TableName
@@ -88,7 +87,7 @@ def keys_hold_result(lake: Lake, report: CutReport, scope: KeysToCheck, key: dg.
 
 def _check_mirror(spark: SparkSession, entry: MirrorEntry, scope: KeysToCheck, since: int | None) -> _Checked:
     name, table = str(entry.name), table_state(spark, entry.path)
-    columns = () if table is None else key_columns(MirrorState.from_properties(table.properties), scope.declared)
+    columns = () if table is None else MirrorState.from_properties(table.properties).key_columns(scope.declared)
     if table is None or not columns:
         return _Checked(name, "tables without a key")
     # Delta has the newest snapshot in memory, but computes that of a version from the log

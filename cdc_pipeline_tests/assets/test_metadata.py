@@ -8,7 +8,7 @@ from cdc_pipeline.assets.metadata import MOST_STATEMENTS, STATEMENTS, statements
 from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements
 from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
 

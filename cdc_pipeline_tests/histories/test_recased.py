@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event
-from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.table import TableName
@@ -52,9 +53,9 @@ def test_statements_in_any_case_give_the_tables_of_the_model(mode: str) -> None:
     respelled = 0
     for seed in _SEEDS:
         history = _history(seed, mode)
-        draft = PlanDraft((), lambda name: None, frozenset(), 1, "UTC")
+        draft = PlanDraft((), lambda name: None, frozenset(), 1, CutSettings("UTC"))
         events = [
-            IncludedDdl(ALL_TABLES).mirrored_event(_event(place, message))
+            mirrored_event(_event(place, message), ALL_TABLES)
             for place, message in enumerate(history.messages, 1)
             if message.kind == "ddl"
         ]

@@ -65,7 +65,7 @@ _FOUND = {
     "db.orders": Table(("id", "v", "n"), [("2", "b", "8")], gaps=True),
     "db.s1": Table(("id", "w"), []),
     "db.s2": Table(ID_V, [("1", "one"), ("2", "two")]),
-    "db.likeness": Table(ID_V, [("1", "a")]),
+    "db.likeness": Table(ID_V, [("1", "a")], gaps=True),
     "db.eu_orders": Table(ID_V, [("1", "f")]),
 }
 
@@ -87,6 +87,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
     ]
     statuses = ingested.statuses()
     assert statuses["CREATE TABLE `out` (`id` INT PRIMARY KEY,`v` VARCHAR(20))"] == "not included"
+    assert statuses.pop("CREATE TABLE likeness LIKE tmp_model") == "not applied yet"
     assert set(statuses.values()) == {"applied", "not included"}
 
     # re-deliveries and late changes: those of what is left out are no breach; the cut dies before it is published
@@ -116,7 +117,7 @@ def test_tables_that_are_in_and_out_and_change_sides(
     moved = {name: table for name, table in _FOUND.items() if name not in ("db.stays", "db.eu_orders")}
     moved["europe.orders"] = Table(ID_V, [("1", "f"), ("2", "g")])
     assert ingested.upstream("europe.orders") == ["eu.orders"]
-    ingested.assert_mirrors({**moved, "db.out": Table(ID_V, [], gaps=True)})
+    ingested.assert_mirrors({**moved, "db.out": Table((), [], gaps=True)})
     assert "not included before cut 3" in ingested.gaps("db.out")[0]
     aside = [folder for folder in subfolders(spark, f"{ingested.paths.home}/dropped/db") if "/stays@" in folder]
     assert spark.read.format("delta").load(aside[0]).count() == 2

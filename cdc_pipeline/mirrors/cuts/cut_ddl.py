@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
@@ -22,8 +22,8 @@ from cdc_pipeline.lake.tables.ddl_history import (
 from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
 from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason
+from cdc_pipeline.mirrors.model.steps import DdlOutcome
+from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason, mirrored_event
 from cdc_pipeline.mysql.ddl.shown_statement import without_literals
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.small_frames import small_frame
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.statement_copies import DeliveriesOf
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+    from cdc_pipeline.mirrors.settings.selection import TableSelection
     from cdc_pipeline.mysql.model.table import TableName
 
 _WAITING = (HELD, NOT_APPLIED)
@@ -91,22 +91,20 @@ class CutStatements:
             seen.add(identities[event.position])
         return CutStatements(tuple(to_apply), decided, tuple(late))
 
-    def routed(self, included: IncludedDdl) -> CutStatements:
+    def routed(self, selection: TableSelection) -> CutStatements:
         """Replaces statements on upstream's tables by what they do to mirrors. Those that concern no mirror are decided."""
-        decided, to_apply, late = dict(self.decided), [], []
+        decided, to_apply = dict(self.decided), []
         for event in self.to_apply:
-            routed = included.mirrored_event(event)
+            routed = mirrored_event(event, selection)
             if routed.changes or not event.changes:
                 to_apply.append(routed)
             else:
                 decided[event.position] = DdlOutcome(NOT_INCLUDED, [exclusion_reason(event)])
-        names_only = replace(included, definitions=None)
-        for event in self.late:
-            routed = names_only.mirrored_event(event)
-            late.append(routed)
+        late = [(event, mirrored_event(event, selection)) for event in self.late]
+        for event, routed in late:
             if event.database and not routed.changes and decided[event.position].status == NOT_APPLIED:
                 decided[event.position] = DdlOutcome(NOT_INCLUDED, [exclusion_reason(event)])
-        return CutStatements(tuple(to_apply), decided, tuple(late))
+        return CutStatements(tuple(to_apply), decided, tuple(routed for _, routed in late))
 
     def late_gaps(self) -> list[tuple[TableName, Gap]]:
         """A gap for each table of a late statement that no earlier cut has applied."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable, ended_tables
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,4 +46,4 @@ class CutInputs:
 
     def ended_tables(self, database: str, cut_id: int) -> Iterable[EndedTable]:
         """The tables of the database that cuts before this one have dropped or truncated."""
-        return ended_tables(self.lake, database, cut_id, IncludedDdl(self.selection).mirrored_event)
+        return ended_tables(self.lake, database, cut_id, partial(mirrored_event, selection=self.selection))

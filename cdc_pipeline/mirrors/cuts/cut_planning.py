@@ -23,10 +23,9 @@ from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
-from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-from cdc_pipeline.mirrors.planning.planner import Permissions, Planner, plan_tables
+from cdc_pipeline.mirrors.planning.planner import Planner, plan_tables
 from cdc_pipeline.mirrors.settings.column_rules import soft_delete_problems, unknown_masked_columns
 
 if TYPE_CHECKING:
@@ -73,7 +72,6 @@ class CutPlanner:
             self._table("change_log"),
             history,
             self.inputs.mirror,
-            self.settings.time_zone,
         )
         ddl = CutStatements()
         if may_have_statements(self.lake, window.after_batch, window.cut_id):
@@ -112,9 +110,10 @@ class CutPlanner:
         def planner_for(held: tuple[HeldTable, ...]) -> Planner:
             draft = self._draft(groups)
             drafts.append((draft, streams.plan_selection_change(draft)))
-            permissions = Permissions(self.settings.policy, self.inputs.permitted, held)
             ended = partial(self.inputs.ended_tables, cut_id=self.window.cut_id)
-            return Planner(draft, known_gaps=gaps, permissions=permissions, ended=ended, doubts=rows.doubts)
+            return Planner(
+                draft, known_gaps=gaps, permitted=self.inputs.permitted, held=held, ended=ended, doubts=rows.doubts
+            )
 
         plan = plan_tables(planner_for, ddl.to_apply, streams.held(), self.window.after_tso or 0, self.report)
         self._report(plan, *drafts[-1])
@@ -131,7 +130,7 @@ class CutPlanner:
         altered = {name for event in ddl.to_apply for name in event.names()}
         states = {group.name: self.inputs.mirror(group.name) for group in groups if group.key_names}
         keys = self.settings.keys
-        without = {name for name, state in states.items() if state is not None and not key_columns(state, keys)}
+        without = {name for name, state in states.items() if state is not None and not state.key_columns(keys)}
         return without | (altered & states.keys())
 
     def _columns_of(self, name: TableName) -> frozenset[str] | None:
@@ -158,16 +157,7 @@ class CutPlanner:
         return with_types(row_groups(rows.changes), self.raw, rows.changes, self.inputs.mirror, self.claims)
 
     def _draft(self, groups: Iterable[RowGroup]) -> PlanDraft:
-        return PlanDraft(
-            groups,
-            self.inputs.mirror,
-            self.published.names,
-            self.window.cut_id,
-            self.settings.time_zone,
-            self.settings.columns,
-            self.settings.keys,
-            self.settings.selection,
-        )
+        return PlanDraft(groups, self.inputs.mirror, self.published.names, self.window.cut_id, self.settings)
 
     def _known_gaps(
         self, ddl: CutStatements, late: LateChanges, rows: CutRows, groups: Iterable[RowGroup]
@@ -196,7 +186,7 @@ def row_sets(plan: CutPlan, settings: CutSettings) -> Iterable[RowSet]:
     """The rows of each ApplyRows step of the plan."""
     for index, step in enumerate(plan.steps):
         if isinstance(step, ApplyRows):
-            schema, key = step.state.schema, key_columns(step.state, settings.keys)
+            schema, key = step.state.schema, step.state.key_columns(settings.keys)
             columns = tuple(column for name in key or schema.column_names if (column := schema.find(name)) is not None)
             yield RowSet(
                 index,

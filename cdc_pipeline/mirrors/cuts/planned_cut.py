@@ -10,7 +10,7 @@ from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
 from cdc_pipeline.mirrors.changes.late_changes import LateChanges
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mirrors.planning.planner import CutPlan
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.positions import Position

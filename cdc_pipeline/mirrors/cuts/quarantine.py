@@ -18,7 +18,7 @@ from cdc_pipeline.lake.delta import Commit, table_state
 from cdc_pipeline.lake.paths import remove_folder, subfolders
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.execution.step_runner import StepFailure
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_table

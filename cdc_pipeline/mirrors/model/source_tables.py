@@ -61,11 +61,6 @@ def source_columns(changes: DataFrame) -> tuple[str, ...]:
     return SOURCE_OF_CHANGE if set(SOURCE_OF_CHANGE) <= set(changes.columns) else ()
 
 
-def with_source_table(sources: Iterable[SourceTable], source: SourceTable) -> tuple[SourceTable, ...]:
-    """The source tables with this one replaced and moved to the front, so that its definition sets the column order."""
-    return (source, *(other for other in sources if other.name != source.name))
-
-
 def redacted_source_tables(sources: tuple[SourceTable, ...], masks: Collection[str]) -> tuple[SourceTable, ...]:
     """The source tables without texts that reveal values of masked columns (`masks.redacted_schema`)."""
     # by id, because a thousand source tables may share one definition
@@ -77,10 +72,3 @@ def redacted_source_tables(sources: tuple[SourceTable, ...], masks: Collection[s
 
 
 SOURCE_TABLES_JSON = StoredJson(tuple[SourceTable, ...], shared=TableSchema)
-
-
-def with_renamed_source_table(
-    sources: Iterable[SourceTable], name: TableName, new_name: TableName
-) -> tuple[SourceTable, ...]:
-    """The source tables after upstream renamed one of them."""
-    return tuple(replace(source, name=new_name) if source.name == name else source for source in sources)

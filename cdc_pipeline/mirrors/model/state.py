@@ -14,7 +14,12 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, St
 from cdc_pipeline.gaps import GAPS_JSON, Gap, GapKind, gaps_after_alter, merge_gaps
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.masks import HASH, Mask, redacted_schema
-from cdc_pipeline.mirrors.model.source_tables import SOURCE_TABLES_JSON, SourceTable, redacted_source_tables
+from cdc_pipeline.mirrors.model.source_tables import (
+    SOURCE_NAMES,
+    SOURCE_TABLES_JSON,
+    SourceTable,
+    redacted_source_tables,
+)
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
 from cdc_pipeline.stored_json import StoredJson, shareable
@@ -123,6 +128,20 @@ class MirrorState:
         """The schema without masked columns."""
         masked = dict(self.masks)
         return self.schema.with_columns(tuple(column for column in self.schema.columns if column.name not in masked))
+
+    def key_columns(self, declared: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """The key from the table's definition, else the one `declared` by `database.table`, in lower case or as the mirror
+        is spelled; empty for a keyless table.
+
+        The key of a merged mirror starts with the source columns.
+        """
+        if self.schema.row_key:
+            return self.schema.row_key
+        name = str(self.name)
+        columns = [self.schema.find(column) for column in declared.get(name) or declared.get(name.lower(), ())]
+        # a declared key with columns that the table lacks is ignored
+        own = tuple(column.name for column in columns if column is not None) if all(columns) else ()
+        return (*SOURCE_NAMES, *own) if own and self.source_tables is not None else own
 
     def source_table(self, name: TableName) -> SourceTable | None:
         """The source table of upstream's name; None if the mirror does not have it."""

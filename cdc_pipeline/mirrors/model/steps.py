@@ -1,9 +1,9 @@
-"""The steps of a cut as values. `planning` creates them and `execution` runs each as Delta commits."""
+"""The steps of a cut as values, and the outcomes of its statements. `planning` creates them, `execution` runs the steps."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -222,3 +222,18 @@ Step: TypeAlias = Annotated[
 def final_states(steps: Iterable[Step]) -> list[MirrorState]:
     """The state of each mirror after the last of its steps."""
     return list({step.state.mirror_id: step.state for step in steps}.values())
+
+
+@dataclass
+class DdlOutcome:
+    """What a DDL event did, as stored in `ddl_history` and reported by the check `ddl_applied`."""
+
+    status: str
+    effects: list[str] = field(default_factory=list)
+    """What was done, one phrase per effect."""
+    tables: list[MirrorState] = field(default_factory=list)
+    """States of the affected mirrors after the event."""
+
+    @property
+    def effect(self) -> str:
+        return "; ".join(self.effects)

@@ -14,36 +14,11 @@ from cdc_pipeline.mysql.model.change_names import created_names, unqualified_nam
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase, NotSupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mysql.model.schema_changes import SchemaChange
     from cdc_pipeline.mysql.model.table import TableName
-
-
-def existing_tables(rows: Mapping[TableName, int], past: Iterable[DdlEvent]) -> set[TableName]:
-    """The tables that exist after the statements `past` (in order), or have rows since they were last dropped.
-
-    `rows`: the `commit_ts` of each table's last row.
-    """
-    existing: set[TableName] = set()
-    dropped_at: dict[TableName, int] = {}
-    for event in past:
-        for change in event.changes:
-            dropped = _follow(change, existing, rows.keys())
-            dropped_at.update(dict.fromkeys(dropped, event.commit_ts))
-    return existing | {name for name, last in rows.items() if last > dropped_at.get(name, -1)}
-
-
-def _follow(change: SchemaChange, existing: set[TableName], others: Iterable[TableName] = ()) -> list[TableName]:
-    """Moves on to the point after the change. Returns the tables that it removes, of `existing` and `others`."""
-    if isinstance(change, DropDatabase):
-        removed = [name for name in {*existing, *others} if name.database == change.database]
-    else:
-        removed = list(change.names().removed)
-    existing.difference_update(removed)
-    existing.update(created_names([change]))
-    return removed
 
 
 def qualified_events(
@@ -57,9 +32,10 @@ def qualified_events(
 
     def existing() -> set[TableName]:
         tables = set(before())
-        for event in found:
-            for change in event.changes:
-                _follow(with_keys(change, key), tables)
+        for change in (with_keys(change, key) for event in found for change in event.changes):
+            if isinstance(change, DropDatabase):
+                tables = {name for name in tables if not change.drops(name)}
+            tables = tables.difference(change.names().removed).union(created_names([change]))
         return tables
 
     for event in events:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import HELD, PENDING
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
-from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 
 if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
@@ -35,7 +35,6 @@ def pending_statements(lake: Lake, selection: TableSelection) -> tuple[PendingSt
     excluded tables only."""
     rows = lake.read("ddl_history").where(F.col("status").isin(PENDING, HELD)).where("kind IS NOT NULL").collect()
     statuses = {(row["topic"], row["partition"], row["offset"]): row["status"] for row in rows}
-    included = IncludedDdl(selection)
     return tuple(
         PendingStatement(
             event.position,
@@ -45,5 +44,5 @@ def pending_statements(lake: Lake, selection: TableSelection) -> tuple[PendingSt
             "; ".join(change.description() for change in changes),
         )
         for event in in_upstream_order(map(ddl_event, rows))
-        if (changes := included.mirrored_event(event).changes)
+        if (changes := mirrored_event(event, selection).changes)
     )

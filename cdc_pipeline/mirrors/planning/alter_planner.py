@@ -10,20 +10,15 @@ from typing_extensions import assert_never
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import Gap, GapKind, gaps_after_alter
 from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
-from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse, refuse_definition
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, column_origins, moves_values, row_shape
 from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, replace_type_gaps
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, rows_of_partitions
 from cdc_pipeline.mysql.model.schema_changes import (
-    AddColumn,
-    ChangeColumn,
-    DropColumn,
     DropPartition,
     ExchangePartition,
     NotSupportedClause,
     PartitionRowsClause,
-    RenameColumn,
     TruncatePartition,
 )
 from cdc_pipeline.mysql.model.table import ColumnOrigin
@@ -33,10 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-    from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
+    from cdc_pipeline.mirrors.planning.statement import Statement
     from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
     from cdc_pipeline.mysql.model.schema_changes import Clause
     from cdc_pipeline.mysql.model.table import Default, TableName, TableSchema
@@ -45,39 +39,36 @@ if TYPE_CHECKING:
 class AlterPlanner:
     """Plans the clauses of ALTER TABLE except RENAME TO."""
 
-    def __init__(self, draft: PlanDraft, policy: DdlPolicy) -> None:
+    def __init__(self, draft: PlanDraft) -> None:
         self._draft = draft
-        self._policy = policy
 
-    def alter(self, name: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome) -> None:
+    def alter(self, name: TableName, clauses: tuple[Clause, ...], statement: Statement) -> None:
         if self._draft.state(name) is None:
             self._draft.flush_rows(name)
         if self._draft.state(name) is None:
-            outcome.effects.append(f"{name} has no mirror yet; its first rows will define its columns")
+            statement.note(f"{name} has no mirror yet; its first rows will define its columns")
             for clause in clauses:
                 if isinstance(clause, ExchangePartition) and self._draft.exists(clause.table):
                     reason = f"{clause.description()}: the rows of {name} are unknown"
-                    refuse(self._draft, clause.table, reason, event, outcome)
+                    statement.refuse(clause.table, reason)
             return
         for clause in clauses:
-            self._change_partition_rows(name, clause, event, outcome)
+            self._change_partition_rows(name, clause, statement)
         refused = [clause for clause in clauses if isinstance(clause, NotSupportedClause)]
-        self._alter_definition(name, tuple(clause for clause in clauses if clause not in refused), event, outcome)
+        self._alter_definition(name, tuple(clause for clause in clauses if clause not in refused), statement)
         for clause in refused:
-            refuse_clause = refuse if clause.of_rows else refuse_definition
-            refuse_clause(self._draft, name, clause.what, event, outcome)
+            refuse = statement.refuse if clause.of_rows else statement.refuse_definition
+            refuse(name, clause.what)
 
     # ---- columns and keys
 
-    def _alter_definition(
-        self, name: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
-    ) -> None:
+    def _alter_definition(self, name: TableName, clauses: tuple[Clause, ...], statement: Statement) -> None:
         state = self._draft.state(name)
         assert state is not None
         try:
             schema = altered(state.schema, clauses)
         except SchemaConflictError as error:
-            refuse_definition(self._draft, name, f"ALTER TABLE does not fit the known columns: {error}", event, outcome)
+            statement.refuse_definition(name, f"ALTER TABLE does not fit the known columns: {error}")
             return
         changed = replace(state, schema=schema)
         changes_columns = (
@@ -91,42 +82,41 @@ class AlterPlanner:
             current = self._draft.state(name)
             assert current is not None
             if current is not state:  # the rows have widened it: apply the clauses to the widened schema
-                self._alter_definition(name, clauses, event, outcome)
+                self._alter_definition(name, clauses, statement)
                 return
         if changes_columns:
             # without the old masks: an added column may have the name of a dropped, masked one, and needs its default
-            self._change_columns(state, replace(changed, schema=schema, masks=()), clauses, event, outcome)
+            self._change_columns(state, replace(changed, schema=schema, masks=()), clauses, statement)
         elif schema != state.schema:
             self._draft.record_state(changed)
-            record_effect(outcome, f"recorded the new definition of {name}; rows are unchanged", changed)
-        elif clauses and not outcome.effects:
-            outcome.effects.append(f"{name}: changes neither columns nor rows")
+            statement.record(f"recorded the new definition of {name}; rows are unchanged", changed)
+        elif clauses and not statement.outcome.effects:
+            statement.note(f"{name}: changes neither columns nor rows")
 
     def _change_columns(
         self,
         state: MirrorState,
         changed: MirrorState,
         clauses: tuple[Clause, ...],
-        event: DdlEvent,
-        outcome: DdlOutcome,
+        statement: Statement,
     ) -> None:
         origins = altered_origins(state.schema, changed.schema, clauses)
         remaining = {origin.before.name for origin in origins if origin.before is not None}
         dropped = [column.name for column in state.schema.columns if column.name not in remaining]
         kept: tuple[tuple[str, str], ...] = ()
-        if self._policy.action_for(state.name) == KEEP:
-            changed, kept = with_kept(changed, dropped, event)
+        if self._draft.settings.policy.action_for(state.name) == KEEP:
+            changed, kept = with_kept(changed, dropped, statement.event)
         changed = with_conversion_gaps(
             with_renamed_gaps(changed, names_after(dropped, origins)), state, origins, self._draft.time_zone
         )
-        changed = self._draft.change_columns(state, changed, origins, event, kept)
-        record_effect(outcome, f"altered {state.name}", changed)
+        changed = self._draft.change_columns(state, changed, origins, statement.event, kept)
+        statement.record(f"altered {state.name}", changed)
         if kept:
-            outcome.effects.append(f"kept the dropped columns as {', '.join(new for _, new in kept)}")
+            statement.note(f"kept the dropped columns as {', '.join(new for _, new in kept)}")
 
     # ---- rows of partitions: upstream sends no messages for them
 
-    def _change_partition_rows(self, name: TableName, clause: Clause, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _change_partition_rows(self, name: TableName, clause: Clause, statement: Statement) -> None:
         if not isinstance(clause, PartitionRowsClause):
             return
         self._draft.flush_rows(name)
@@ -135,33 +125,32 @@ class AlterPlanner:
         try:
             match clause:
                 case ExchangePartition():
-                    self._exchange(state, clause, event, outcome)
+                    self._exchange(state, clause, statement)
                 case TruncatePartition(names=()):
                     self._draft.steps.append(TruncateMirror(state))
                     self._draft.truncate(state)
-                    record_effect(outcome, f"truncated {name}", state)
+                    statement.record(f"truncated {name}", state)
                 case TruncatePartition() | DropPartition():
-                    self._delete_partitions(state, clause, event, outcome)
+                    self._delete_partitions(state, clause, statement)
                 case _:
                     assert_never(clause)
         except PartitionError as error:
             reason = f"{clause.description()}: {error}"
-            refuse(self._draft, name, reason, event, outcome)
+            statement.refuse(name, reason)
             if isinstance(clause, ExchangePartition):
-                refuse(self._draft, clause.table, reason, event, outcome)
+                statement.refuse(clause.table, reason)
 
     def _delete_partitions(
         self,
         state: MirrorState,
         clause: TruncatePartition | DropPartition,
-        event: DdlEvent,
-        outcome: DdlOutcome,
+        statement: Statement,
     ) -> None:
-        rows = rows_to_delete(state.schema, clause, event, self._draft.time_zone)
+        rows = rows_to_delete(state.schema, clause, statement.event, self._draft.time_zone)
         self._draft.steps.append(DeleteRows(state, rows, clause.description()))
-        record_effect(outcome, f"deleted the rows of these partitions of {state.name}", state)
+        statement.record(f"deleted the rows of these partitions of {state.name}", state)
 
-    def _exchange(self, state: MirrorState, clause: ExchangePartition, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _exchange(self, state: MirrorState, clause: ExchangePartition, statement: Statement) -> None:
         self._draft.flush_rows(clause.table)
         other = self._draft.state(clause.table)
         if other is None:
@@ -171,30 +160,14 @@ class AlterPlanner:
             (name, dict(other.masks).get(theirs)) for name, theirs in columns
         }:
             raise PartitionError("the two tables mask different columns")
-        rows = rows_of_partitions(state.schema, (clause.name,), self._draft.time_zone, tidb=_is_tidb(event))
+        rows = rows_of_partitions(state.schema, (clause.name,), self._draft.time_zone, tidb=_is_tidb(statement.event))
         self._draft.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, clause.description()))
         for mirror in (state, other):
-            self._draft.mark_filled(mirror)
-            self._draft.reset_soft_delete_key(mirror)
+            self._draft.move_rows_in(mirror)
         # the gaps of the rows move with them
         self._draft.add_gaps(state.name, *other.gaps)
         self._draft.add_gaps(other.name, *state.gaps)
-        record_effect(
-            outcome, f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other
-        )
-
-
-def added_columns(clauses: Iterable[Clause]) -> set[str]:
-    """The column names, case-folded, that the clauses add and that the table cannot have had before."""
-    added, existing = set(), set()
-    for clause in clauses:
-        if (isinstance(clause, AddColumn) and not clause.if_not_exists) or isinstance(clause, ChangeColumn):
-            added.add(clause.column.name.casefold())
-        elif isinstance(clause, RenameColumn):
-            added.add(clause.new_name.casefold())
-        if isinstance(clause, (DropColumn, ChangeColumn, RenameColumn)):
-            existing.add(clause.name.casefold())
-    return added - existing
+        statement.record(f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
 
 
 def altered_origins(before: TableSchema, after: TableSchema, clauses: tuple[Clause, ...]) -> tuple[ColumnOrigin, ...]:

@@ -64,33 +64,6 @@ def inferred_schema(groups: Sequence[RowGroup]) -> TableSchema:
     )
 
 
-def fits_messages(definition: TableSchema, inferred: TableSchema) -> bool:
-    """Whether a definition may be that of a table whose inferred schema is given.
-
-    Columns, the types as far as messages name them, and the key have to be the same. Otherwise it is an outdated one, as in
-    the CREATE TABLE IF NOT EXISTS that an application sends at each start.
-    """
-    columns = {column.name.casefold(): column.type for column in inferred.columns}
-    if {column.name.casefold() for column in definition.columns} != columns.keys():
-        return False
-    keys = {
-        frozenset(map(str.casefold, key))
-        for key in (definition.primary_key, *(unique.columns for unique in definition.unique_keys))
-    }
-    if inferred.primary_key and frozenset(map(str.casefold, inferred.primary_key)) not in keys:
-        return False
-    return all(_type_fits(column.type, columns[column.name.casefold()]) for column in definition.columns)
-
-
-def _type_fits(declared: MySqlType, sent: MySqlType) -> bool:
-    if sent.base not in KNOWN_TYPES:
-        return True
-    same_members = not sent.members or sent.members == declared.members
-    # display widths of integers are no part of the type, and messages of TiCDC have no numbers at all
-    same_params = not sent.params or sent.base in INTEGERS or sent.params == declared.params
-    return (sent.base, sent.unsigned) == (declared.base, declared.unsigned) and same_members and same_params
-
-
 def unseen_start(groups: Sequence[RowGroup]) -> Gap:
     """The gap of a table whose first rows these are.
 
@@ -104,8 +77,10 @@ def widened_schema(
 ) -> tuple[TableSchema, tuple[Column, ...]]:
     """The schema with the columns that only the rows have, and these columns alone.
 
-    inferred: the schema comes from rows, so that the rows also correct its other columns.
+    inferred: the schema comes from rows, so that the rows also correct its other columns; without columns, they define it.
     """
+    if inferred and not schema.columns:
+        return inferred_schema(groups), ()
     added = _new_columns(schema, groups)
     kept = tuple(_repaired_column(column, groups) for column in schema.columns) if inferred else schema.columns
     return schema.with_columns((*kept, *added)), added

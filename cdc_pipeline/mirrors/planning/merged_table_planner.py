@@ -18,10 +18,7 @@ from cdc_pipeline.mirrors.model.source_tables import (
     SourceTable,
     rows_of_source,
     source_rows,
-    with_renamed_source_table,
-    with_source_table,
 )
-from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeSourceRows, DeleteRows
 from cdc_pipeline.mirrors.planning.alter_planner import (
     altered_origins,
@@ -31,23 +28,22 @@ from cdc_pipeline.mirrors.planning.alter_planner import (
     with_kept,
     with_renamed_gaps,
 )
-from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
-from cdc_pipeline.mirrors.planning.merged_columns import (
+from cdc_pipeline.mirrors.planning.merged_definitions import (
     added_again,
     empty_column,
     inherited_masks,
     moved_columns,
     renamed_in_mirror,
     unsure_values,
+    with_sources,
 )
-from cdc_pipeline.mirrors.planning.merged_definitions import with_sources
-from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, moves_values, row_shape
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     CreateTable,
+    CreateTableLike,
     DropPartition,
     DropTable,
     NotSupported,
@@ -62,11 +58,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.model.masks import Mask
+    from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+    from cdc_pipeline.mirrors.planning.statement import Statement
     from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
-    from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
     from cdc_pipeline.mysql.model.schema_changes import Clause, OfSourceTable
     from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
 
@@ -74,88 +70,78 @@ if TYPE_CHECKING:
 class MergedTablePlanner:
     """Plans one statement about a source table of a merged mirror."""
 
-    def __init__(self, draft: PlanDraft, policy: DdlPolicy, tables: TablePlanner) -> None:
+    def __init__(self, draft: PlanDraft, tables: TablePlanner) -> None:
         self._draft = draft
-        self._policy = policy
         self._tables = tables
 
-    def plan(self, change: OfSourceTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def plan(self, change: OfSourceTable, statement: Statement) -> None:
         mirror, name, inner = change.name, change.source_table, change.change
         self._draft.flush_rows(mirror)
         state = self._draft.state(mirror)
         source = None if state is None else state.source_table(name)
         match inner:
             case CreateTable():
-                self._create(mirror, name, inner, event, outcome)
+                self._create(mirror, name, inner, statement)
+                return
+            case CreateTableLike():
+                self._create_like(mirror, name, inner, statement)
+                return
             case NotSupported():
-                self._refuse_table(mirror, name, inner, event, outcome)
-            case AlterTable() | TruncateTable() | DropTable() | RenameTable():
-                if state is None or source is None:
-                    outcome.effects.append(f"{name} has no rows in {mirror} yet")
-                else:
-                    self._change(state, source, inner, event, outcome)
+                self._refuse_table(mirror, name, inner, statement)
+                return
+        if state is None or source is None:
+            statement.note(f"{name} has no rows in {mirror} yet")
+            return
+        match inner:
+            case AlterTable():
+                self._alter(state, source, inner.clauses, statement)
+            case TruncateTable():
+                self._change_rows(DeleteRows(state, source_rows(name), f"TRUNCATE of {name}"))
+                statement.record(f"deleted the rows of {name} in {mirror}", state)
+            case DropTable():
+                self._drop(state, source, statement)
+            case RenameTable():
+                self._rename(state, source, inner.new_name, statement)
             case _:
                 assert_never(inner)
 
-    def _change(
-        self,
-        state: MirrorState,
-        source: SourceTable,
-        change: AlterTable | TruncateTable | DropTable | RenameTable,
-        event: DdlEvent,
-        outcome: DdlOutcome,
-    ) -> None:
-        match change:
-            case AlterTable():
-                self._alter(state, source, change.clauses, event, outcome)
-            case TruncateTable():
-                self._change_rows(DeleteRows(state, source_rows(source.name), f"TRUNCATE of {source.name}"))
-                record_effect(outcome, f"deleted the rows of {source.name} in {state.name}", state)
-            case DropTable():
-                self._drop(state, source, event, outcome)
-            case RenameTable():
-                self._rename(state, source, change.new_name, event, outcome)
-            case _:
-                assert_never(change)
-
     # ---- CREATE
 
-    def _create(
-        self, mirror: TableName, name: TableName, change: CreateTable, event: DdlEvent, outcome: DdlOutcome
-    ) -> None:
+    def _create(self, mirror: TableName, name: TableName, change: CreateTable, statement: Statement) -> None:
         self._draft.require_same_table(mirror)
         state, source = self._draft.state(mirror), SourceTable(name, change.schema)
+        created = (source,) if source.schema.columns else ()
         known = None if state is None else state.source_table(name)
-        gaps = self._tables.gaps_of_start(change, event) if known is None else change.gaps
+        gaps = self._tables.gaps_of_start(change, statement.event) if known is None else change.gaps
         if state is None:
-            empty = MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), source_tables=())
-            created = self._draft.create(with_sources(empty, (source,)).with_gaps(*gaps))
-            record_effect(outcome, f"created {mirror} for the rows of {name}", created)
+            new = self._draft.create(with_sources(statement.new_mirror(mirror, merged=True), created).with_gaps(*gaps))
+            statement.record(f"created {mirror} for the rows of {name}", new)
             return
-        effect = f"{name} is merged into {mirror}"
         if known is not None and change.if_not_exists:
-            if not known.inferred or not fits_messages(source.schema, known.schema):
-                outcome.effects.append(f"{name} exists already")
-                return
-            effect = f"{name} exists already; its definition is now known"
-        elif known is not None:
+            statement.note(f"{name} exists already")
+            return
+        if known is not None:
             self._change_rows(DeleteRows(state, source_rows(name), f"CREATE of {name}"))
-            outcome.effects.append(f"deleted the former rows of {name}: the stream has no DROP or RENAME of it")
+            statement.note(f"deleted the former rows of {name}: the stream has no DROP or RENAME of it")
         others = tuple(other for other in state.source_tables or () if other.name != name)
-        after = self._change_definitions(state, state, (*others, source), (), (), event)
-        if gaps:
-            self._draft.add_gaps(mirror, *gaps)
-        record_effect(outcome, effect, self._draft.state(mirror) or after)
+        changed = self._change_definitions(state, (*others, *created), statement.event).with_gaps(*gaps)
+        self._draft.add_gaps(mirror, *gaps)
+        statement.record(f"{name} is merged into {mirror}", changed)
 
-    def _refuse_table(
-        self, mirror: TableName, name: TableName, change: NotSupported, event: DdlEvent, outcome: DdlOutcome
-    ) -> None:
+    def _create_like(self, mirror: TableName, name: TableName, change: CreateTableLike, statement: Statement) -> None:
+        state = self._draft.state(mirror)
+        like = None if state is None else state.source_table(change.source)
+        if like is None or like.inferred:
+            reason = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
+            self._refuse_table(mirror, name, NotSupported(reason, name, creates=True), statement)
+        else:
+            self._create(mirror, name, CreateTable(name, like.schema, change.if_not_exists), statement)
+
+    def _refuse_table(self, mirror: TableName, name: TableName, change: NotSupported, statement: Statement) -> None:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
         if change.creates and self._draft.state(mirror) is None:
-            self._draft.create(
-                MirrorState(mirror, f"{mirror}@{event.ddl_id}", TableSchema(()), inferred=True, source_tables=())
-            )
-        refuse(self._draft, mirror, f"{name}: {change.reason}", event, outcome)
+            self._draft.create(statement.new_mirror(mirror, merged=True))
+        statement.refuse(mirror, f"{name}: {change.reason}")
         state = self._draft.state(mirror)
         source = None if state is None else state.source_table(name)
         if state is not None and source is not None and not source.inferred:
@@ -164,52 +150,52 @@ class MergedTablePlanner:
 
     # ---- DROP, RENAME
 
-    def _drop(self, state: MirrorState, source: SourceTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _drop(self, state: MirrorState, source: SourceTable, statement: Statement) -> None:
         others = tuple(other for other in state.source_tables or () if other != source)
         if not others:
-            outcome.effects.append(f"{source.name} was the last table of {state.name}")
-            self._tables.drop(state.name, event, outcome)
+            statement.note(f"{source.name} was the last table of {state.name}")
+            self._tables.drop(state.name, statement)
             return
-        if self._policy.action_for(state.name) == KEEP:
-            kept_name = replace(source.name, table=f"{source.name.table}__dropped_{event.ddl_id}")
+        if self._draft.settings.policy.action_for(state.name) == KEEP:
+            kept_name = replace(source.name, table=f"{source.name.table}__dropped_{statement.event.ddl_id}")
             self._change_rows(ChangeSourceRows(state, source.name, renamed=kept_name))
             effect = f"kept the rows of {source.name} in {state.name} under the name {kept_name}"
         else:
             self._change_rows(DeleteRows(state, source_rows(source.name), f"DROP of {source.name}"))
             effect = f"deleted the rows of {source.name} in {state.name}"
-        record_effect(outcome, effect, self._change_definitions(state, state, others, (), (), event))
+        statement.record(effect, self._change_definitions(state, others, statement.event))
 
-    def _rename(
-        self, state: MirrorState, source: SourceTable, new_name: TableName, event: DdlEvent, outcome: DdlOutcome
-    ) -> None:
+    def _rename(self, state: MirrorState, source: SourceTable, new_name: TableName, statement: Statement) -> None:
         if state.source_table(new_name) is not None:
-            refuse(self._draft, state.name, f"RENAME of {source.name} to {new_name}: {new_name} exists", event, outcome)
+            statement.refuse(state.name, f"RENAME of {source.name} to {new_name}: {new_name} exists")
             return
         self._change_rows(ChangeSourceRows(state, source.name, renamed=new_name))
         # the mirror may keep deleted rows of a former table of that name, with the same keys
         soft_key = () if state.has_soft_delete else None
         renamed = replace(
             state,
-            source_tables=with_renamed_source_table(state.source_tables or (), source.name, new_name),
+            source_tables=tuple(
+                replace(one, name=new_name) if one == source else one for one in state.source_tables or ()
+            ),
             soft_delete_key=soft_key,
         )
         self._draft.record_state(renamed)
-        record_effect(outcome, f"renamed the rows of {source.name} in {state.name} to {new_name}", renamed)
+        statement.record(f"renamed the rows of {source.name} in {state.name} to {new_name}", renamed)
 
     # ---- ALTER
 
     def _alter(
-        self, state: MirrorState, source: SourceTable, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
+        self, state: MirrorState, source: SourceTable, clauses: tuple[Clause, ...], statement: Statement
     ) -> None:
         for clause in clauses:
-            self._delete_partitions(state, source, clause, event, outcome)
+            self._delete_partitions(state, source, clause, statement)
         refused = [clause for clause in clauses if isinstance(clause, NotSupportedClause)]
-        self._alter_definition(source, state.name, tuple(one for one in clauses if one not in refused), event, outcome)
+        self._alter_definition(source, state.name, tuple(one for one in clauses if one not in refused), statement)
         for clause in refused:
-            refuse(self._draft, state.name, f"{source.name}: {clause.what}", event, outcome)
+            statement.refuse(state.name, f"{source.name}: {clause.what}")
 
     def _alter_definition(
-        self, source: SourceTable, mirror: TableName, clauses: tuple[Clause, ...], event: DdlEvent, outcome: DdlOutcome
+        self, source: SourceTable, mirror: TableName, clauses: tuple[Clause, ...], statement: Statement
     ) -> None:
         state = self._draft.state(mirror)
         assert state is not None
@@ -217,44 +203,43 @@ class MergedTablePlanner:
             schema = altered(source.schema, clauses)
         except SchemaConflictError as error:
             reason = f"ALTER TABLE does not fit the known columns of {source.name}: {error}"
-            refuse(self._draft, mirror, reason, event, outcome)
+            statement.refuse(mirror, reason)
             return
         if schema == source.schema and not moves_values(source.schema, clauses):
-            if clauses and not outcome.effects:
-                outcome.effects.append(f"{source.name}: changes neither columns nor rows")
+            if clauses and not statement.outcome.effects:
+                statement.note(f"{source.name}: changes neither columns nor rows")
             return
         origins = altered_origins(source.schema, schema, clauses)
         others = [other for other in state.source_tables or () if other.name != source.name]
-        sources = with_source_table(state.source_tables or (), replace(source, schema=schema))
+        # first, so that its definition sets the order of the columns
+        sources = (replace(source, schema=schema), *others)
         dropped = [column.name for column in source.schema.columns if schema.find(column.name) is None]
         shared = [name for name in dropped if any(other.schema.find(name) for other in others)]
         gaps = unsure_values(source.name, origins, with_sources(state, sources).schema, alone=not others)
-        if self._policy.action_for(mirror) == KEEP:
+        if self._draft.settings.policy.action_for(mirror) == KEEP:
             detail = "rows whose table dropped it keep their values (ddl_policy)"
             gaps += [Gap(GapKind.TABLES_DIFFER, detail, name, example=str(source.name)) for name in shared]
             shared = []
         cleared = [*shared, *added_again(source.schema, origins)]
-        changed = self._change_definitions(state, state, sources, moved_columns(origins), cleared, event)
+        changed = self._change_definitions(state, sources, statement.event, moved_columns(origins), cleared)
         marked = changed.with_gaps(*gaps)
         if marked != changed:
             self._draft.record_state(marked)
-        record_effect(outcome, f"altered {source.name} in {mirror}", marked)
+        statement.record(f"altered {source.name} in {mirror}", marked)
 
-    def _delete_partitions(
-        self, state: MirrorState, source: SourceTable, clause: Clause, event: DdlEvent, outcome: DdlOutcome
-    ) -> None:
+    def _delete_partitions(self, state: MirrorState, source: SourceTable, clause: Clause, statement: Statement) -> None:
         if not isinstance(clause, (TruncatePartition, DropPartition)):
             return
         # with the column types of the mirror
         columns = tuple(state.schema.find(column.name) or column for column in source.schema.columns)
         try:
-            rows = rows_to_delete(source.schema.with_columns(columns), clause, event, self._draft.time_zone)
+            rows = rows_to_delete(source.schema.with_columns(columns), clause, statement.event, self._draft.time_zone)
         except PartitionError as error:
-            refuse(self._draft, state.name, f"{source.name}: {clause.description()}: {error}", event, outcome)
+            statement.refuse(state.name, f"{source.name}: {clause.description()}: {error}")
             return
         what = f"{clause.description()} of {source.name}"
         self._change_rows(DeleteRows(state, rows_of_source(source.name, rows), what))
-        record_effect(outcome, f"deleted the rows of these partitions of {source.name} in {state.name}", state)
+        statement.record(f"deleted the rows of these partitions of {source.name} in {state.name}", state)
 
     # ---- rows and definitions
 
@@ -264,23 +249,20 @@ class MergedTablePlanner:
 
     def _change_definitions(
         self,
-        mirror: MirrorState,
         before: MirrorState,
         sources: Sequence[SourceTable],
-        moved: Sequence[ColumnOrigin],
-        cleared: Sequence[str],
         event: DdlEvent,
+        moved: Sequence[ColumnOrigin] = (),
+        cleared: Sequence[str] = (),
     ) -> MirrorState:
         """Changes the mirror to the merged definition of `sources`. Returns its state.
 
         Adds new columns, changes the rows of the first source table, then changes the columns of the mirror.
 
-        before: `mirror`, perhaps with other gaps.
         moved: columns that get values in the rows of the first source table.
         cleared: columns that become NULL in them.
         """
-        target = with_sources(before, sources)
-        current = mirror
+        target, current = with_sources(before, sources), before
         inherited = inherited_masks(current, moved)
         lacks_columns = any(current.schema.find(column.name) is None for column in target.schema.columns)
         if lacks_columns or inherited.keys() - dict(current.masks):
@@ -313,7 +295,7 @@ class MergedTablePlanner:
         origins = origins_by_name(current.schema, target.schema.columns)
         dropped = [column.name for column in current.schema.columns if target.schema.find(column.name) is None]
         kept: tuple[tuple[str, str], ...] = ()
-        if self._policy.action_for(current.name) == KEEP:
+        if self._draft.settings.policy.action_for(current.name) == KEEP:
             target, kept = with_kept(target, dropped, event)
         # a column that all source tables generate by the same expression is recomputed
         recomputed = [

@@ -11,7 +11,6 @@ from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.mirrors.model.computed_columns import merged_columns
 from cdc_pipeline.mirrors.model.masks import stale_hash_gaps
-from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState, name_gap
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
@@ -25,13 +24,14 @@ from cdc_pipeline.mirrors.model.steps import (
 )
 from cdc_pipeline.mirrors.planning.inferred_schema import (
     column_spellings,
-    inferred_schema,
     undeclared_column_gaps,
     unseen_start,
     widened_schema,
     with_spellings,
 )
 from cdc_pipeline.mirrors.planning.lacking_columns import (
+    columns_in_no_row,
+    columns_missing_in_deletes,
     computed_columns,
     filtered_columns,
     partial_columns,
@@ -39,13 +39,7 @@ from cdc_pipeline.mirrors.planning.lacking_columns import (
     unsure_update_gaps,
 )
 from cdc_pipeline.mirrors.planning.merged_definitions import require_free_names, with_lacking_columns, with_rows
-from cdc_pipeline.mirrors.planning.soft_delete_plans import (
-    columns_in_no_row,
-    columns_missing_in_deletes,
-    key_after_alter,
-)
-from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED, ColumnRules
-from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
+from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED
 from cdc_pipeline.mysql.ddl.evolution import row_shape
 from cdc_pipeline.mysql.expressions.conversions import absent_column_gaps, replace_type_gaps
 from cdc_pipeline.mysql.model.change_names import folded
@@ -58,6 +52,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
     from cdc_pipeline.mirrors.model.masks import Mask
+    from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
     from cdc_pipeline.mysql.model.table import TableName
 
 
@@ -68,10 +63,6 @@ class PlanDraft:
 
     lookup: returns the mirror of this key as the last cut left it.
     known: the names of the mirrors of that cut.
-    time_zone: the zone in which the encoder prints TIMESTAMP values.
-    rules: the column rules for mirrors that the plan creates.
-    keys: `database.table` → the columns that identify a row, for tables without a key in their definition.
-    selection: names the mirrors that rows create.
     """
 
     def __init__(
@@ -80,24 +71,21 @@ class PlanDraft:
         lookup: Callable[[TableName], MirrorState | None],
         known: frozenset[TableName],
         cut_id: int,
-        time_zone: str,
-        rules: ColumnRules | None = None,
-        keys: Mapping[str, tuple[str, ...]] | None = None,
-        selection: TableSelection = ALL_TABLES,
+        settings: CutSettings,
     ) -> None:
         self._groups: dict[TableName, dict[int, list[RowGroup]]] = defaultdict(lambda: defaultdict(list))
         for group in groups:
             self._groups[group.name][group.segment].append(group)
         self._lookup = lookup
-        self._selection = selection
-        self._key = selection.key
-        self._known = frozenset(map(selection.key, known))
+        self.settings = settings
+        self._rules = settings.columns
+        self.time_zone = settings.time_zone
+        self._selection = settings.selection
+        self._key = settings.selection.key
+        self._known = frozenset(map(self._key, known))
         self._upstream: dict[TableName, TableName] = {}
         """Key → upstream's name of the table that a mirror of this key gets."""
         self._cut_id = cut_id
-        self.time_zone = time_zone
-        self._rules = rules or ColumnRules()
-        self._keys = keys or {}
         self._states: dict[TableName, MirrorState | None] = {}
         self._passed_events: dict[TableName, int] = defaultdict(int)
         self._empty: set[str] = set()
@@ -135,23 +123,6 @@ class PlanDraft:
                 f"routes: {first} and {second} would both be mirrored as {key}, and their routes do not merge tables. No "
                 "mirror was changed. Route or exclude one of them, or set merge: true on the routes of all"
             )
-
-    def upstream_tables(self, key: TableName) -> list[TableName]:
-        """The keys of the upstream tables of a mirror, also of one that pending rows create."""
-        state = self.state(key)
-        found = {name for group in self._pending_groups(key) for name in group.spelled}
-        if state is not None:
-            found.update(state.upstream_tables)
-        return sorted(map(self._key, found or {key}))
-
-    def is_merged(self, key: TableName) -> bool:
-        """Whether the mirror merges tables, also one that pending rows create."""
-        state = self.state(key)
-        is_merged = any(group.source is not None for group in self._pending_groups(key))
-        return is_merged if state is None else state.source_tables is not None
-
-    def _pending_groups(self, key: TableName) -> list[RowGroup]:
-        return [group for segment in self._pending_segments(key) for group in self._groups[key][segment]]
 
     def named(self, state: MirrorState, upstream: TableName | None = None) -> MirrorState:
         """The state with the name that the mirror of this table (or of its next one) gets by the route."""
@@ -223,8 +194,7 @@ class PlanDraft:
         elif before.soft_delete_key is not None:
             masked = self._keep_soft_delete(before, masked, origins)
         commit_ms, is_start = (event.commit_ms, event.is_start) if event is not None else (0, False)
-        self.steps.append(ChangeColumns(before, masked, origins, commit_ms, kept, is_start))
-        self.set_state(masked)
+        self._change(ChangeColumns(before, masked, origins, commit_ms, kept, is_start))
         return masked
 
     def _keep_soft_delete(
@@ -233,27 +203,18 @@ class PlanDraft:
         """`after` with the soft-delete key of `before`. Purges deleted rows if upstream now has a column `_deleted`."""
         assert before.soft_delete_key is not None
         if after.schema.find(DELETED) is None:
-            return replace(after, soft_delete_key=key_after_alter(before.soft_delete_key, origins))
+            return replace(after, soft_delete_key=_key_after_alter(before.soft_delete_key, origins))
         self.steps.append(PurgeDeletedRows(before))
         return replace(after, soft_delete_key=None).with_gaps(HAS_OWN_DELETED)
 
     def key(self, state: MirrorState) -> tuple[str, ...]:
         """The columns that identify a row of the mirror; empty for a keyless table."""
-        return key_columns(state, self._keys)
-
-    def uses_soft_delete(self, name: TableName) -> bool:
-        """Whether the mirror keeps rows that upstream deletes, or, if it does not exist, whether the rules say so."""
-        state = self.state(name)
-        return self._rules.declares_soft_delete(name) if state is None else state.has_soft_delete
-
-    def with_masks(self, state: MirrorState) -> MirrorState:
-        """The state with its own masks and those of the rules."""
-        return self._rules.with_masks(state, dict(state.masks))
+        return state.key_columns(self.settings.keys)
 
     def apply_masks(self, state: MirrorState) -> MirrorState:
         """Masks the columns that the rules name and the mirror still shows. Returns the mirror's state."""
         self._rules.check_salt(state)
-        if dict(self.with_masks(state).masks) == dict(state.masks):
+        if dict(self._rules.with_masks(state, dict(state.masks)).masks) == dict(state.masks):
             return state
         return self.change_columns(state, state, origins_by_name(state.schema, state.schema.columns))
 
@@ -266,10 +227,6 @@ class PlanDraft:
         origins = origins_by_name(state.schema, state.schema.columns)
         return self.change_columns(state, replace(state, computed=computed), origins)
 
-    def has_salt(self, state: MirrorState) -> bool:
-        """Whether the declared salt is the one of the mirror's hashed values. True if it has none."""
-        return self._rules.has_same_salt(state)
-
     def mask_all(self) -> None:
         """Masks the columns that the rules name in mirrors of earlier cuts."""
         for name in sorted(name for name in self._known if self._rules.has_masks_for(name)):
@@ -277,25 +234,18 @@ class PlanDraft:
             if state is not None:
                 self.apply_masks(state)
 
-    def mark_empty(self, state: MirrorState) -> None:
-        """Records that the mirror has no rows, so that the next rows are appended instead of merged."""
-        self._empty.add(state.mirror_id)
-
-    def mark_filled(self, state: MirrorState) -> None:
-        """Records that a step other than ApplyRows writes rows to the mirror."""
-        self._empty.discard(state.mirror_id)
-
     def is_empty(self, state: MirrorState) -> bool:
         """Whether the mirror is known to have no rows."""
         return state.mirror_id in self._empty
 
     def truncate(self, state: MirrorState) -> None:
-        """Records a TRUNCATE: the mirror is empty unless it keeps deleted rows."""
+        """Records a TRUNCATE: unless the mirror keeps deleted rows, it is empty, and the next rows are appended."""
         if not state.has_soft_delete:
-            self.mark_empty(state)
+            self._empty.add(state.mirror_id)
 
-    def reset_soft_delete_key(self, state: MirrorState) -> None:
-        """Records that rows moved in whose keys may equal those of deleted rows: the next rows first make keys unique."""
+    def move_rows_in(self, state: MirrorState) -> None:
+        """Records rows that no ApplyRows wrote. Their keys may be those of deleted rows: the next rows make them unique."""
+        self._empty.discard(state.mirror_id)
         if state.has_soft_delete:
             self.record_state(replace(state, soft_delete_key=()))
 
@@ -310,8 +260,19 @@ class PlanDraft:
 
     def record_state(self, state: MirrorState) -> None:
         """Changes the mirror's properties. Its rows and columns stay as they are."""
-        self.steps.append(UpdateState(state))
+        self._change(UpdateState(state))
+
+    def _change(self, step: UpdateState | ChangeColumns) -> None:
+        """Adds the step, or includes it in the last one of a merged mirror: a thousand CREATE TABLE become one commit."""
+        state, keeps_columns = step.state, isinstance(step, ChangeColumns) and step.kept_columns
         self.set_state(state)
+        if state.source_tables is not None and not keeps_columns:
+            own = [index for index, other in enumerate(self.steps) if other.state.mirror_id == state.mirror_id]
+            last = self.steps[own[-1]] if own else None
+            if isinstance(last, CreateMirror) or (isinstance(last, UpdateState) and isinstance(step, UpdateState)):
+                self.steps[own[-1]] = replace(last, state=state)
+                return
+        self.steps.append(step)
 
     # ---- rows
 
@@ -426,43 +387,26 @@ class PlanDraft:
         upstream = tables[0] if tables else None
         if tables:
             self.require_same_table(name, tables)
-        if groups[0].source is not None:
-            return self._fit_merged(name, state, groups, upstream)
+        is_merged = groups[0].source is not None
+        before = state
+        if before is None:
+            mirror_id = f"{name}@cut{self._cut_id}.{len(self.steps)}"
+            gaps, sources = ((), ()) if is_merged else ((unseen_start(groups),), None)
+            before = MirrorState(name, mirror_id, TableSchema(()), not is_merged, gaps, source_tables=sources)
+        after = with_rows(before, groups) if is_merged else self._widened(before, groups)
         if state is None:
-            schema = inferred_schema(groups)
-            state = MirrorState(name, f"{name}@cut{self._cut_id}.{len(self.steps)}", schema, True)
-            state = replace(state, gaps=replace_type_gaps((), schema.columns))
-            return self.create(state.with_gaps(unseen_start(groups)), upstream)
-        if state.inferred and not state.schema.columns:
-            schema = inferred_schema(groups)
-            wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
-        else:
-            wider = self._widened(state, groups)
-        if wider.schema == state.schema:
-            return state
-        return self.change_columns(state, wider, origins_by_name(state.schema, wider.schema.columns))
-
-    def _fit_merged(
-        self, name: TableName, state: MirrorState | None, groups: list[RowGroup], upstream: TableName | None
-    ) -> MirrorState:
-        """As `_fit_state`, for a merged mirror."""
-        before = state or MirrorState(
-            name, f"{name}@cut{self._cut_id}.{len(self.steps)}", TableSchema(()), source_tables=()
-        )
-        fitting = with_rows(before, groups)
-        return self.create(fitting, upstream) if state is None else self.change_merged(before, fitting)
-
-    def change_merged(self, before: MirrorState, after: MirrorState) -> MirrorState:
-        """Changes a merged mirror, whose columns keep their names. Returns its state."""
+            return self.create(after, upstream)
         if after == before:
             return before
-        if row_shape(after.schema) == row_shape(before.schema):
+        if is_merged and row_shape(after.schema) == row_shape(before.schema):
             self.record_state(after)
             return after
         return self.change_columns(before, after, origins_by_name(before.schema, after.schema.columns))
 
     def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
         schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
+        if schema == state.schema:
+            return state
         wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
         return wider if state.inferred else wider.with_gaps(*undeclared_column_gaps(added))
 
@@ -473,3 +417,15 @@ def _encodings(groups: Iterable[RowGroup]) -> tuple[tuple[str, dict[str, str]], 
     for group in groups:
         found.setdefault(group.dialect, {}).update(group.types.encodings)
     return tuple(sorted(found.items()))
+
+
+def _key_after_alter(key: tuple[str, ...], origins: Iterable[ColumnOrigin]) -> tuple[str, ...]:
+    """The soft-delete key under the new column names.
+
+    Empty if a column of it was dropped or changed its type: values that differed may be equal in the new type.
+    """
+    by_old_name = {origin.before.name: origin for origin in origins if origin.before is not None}
+    found = [by_old_name.get(name) for name in key]
+    if any(origin is None or origin.before is None or origin.before.type != origin.after.type for origin in found):
+        return ()
+    return tuple(origin.after.name for origin in found if origin is not None)

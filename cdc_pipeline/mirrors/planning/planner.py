@@ -13,15 +13,13 @@ from typing_extensions import assert_never
 
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.lake.tables.ddl_history import HELD, NO_EFFECT
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
-from cdc_pipeline.mirrors.model.steps import Step
+from cdc_pipeline.lake.tables.ddl_history import HELD
+from cdc_pipeline.mirrors.model.steps import DdlOutcome, Step
 from cdc_pipeline.mirrors.planning.alter_planner import AlterPlanner
-from cdc_pipeline.mirrors.planning.merged_steps import coalesced
 from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanner
-from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
+from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
-from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, NO_STATEMENT, DdlPolicy, HeldTable
+from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, NO_STATEMENT, HeldTable
 from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -65,21 +63,12 @@ class CutPlan:
     """The first segment of a held table whose rows are not applied."""
 
 
-@dataclass(frozen=True)
-class Permissions:
-    """Which statements may be applied, and which tables are held."""
-
-    policy: DdlPolicy = field(default_factory=DdlPolicy)
-    permitted: frozenset[Position] = frozenset()
-    """Statements that the policy does not hold: a replay applies them."""
-    held: tuple[HeldTable, ...] = ()
-    """The tables that wait from the start."""
-
-
 class Planner:
     """Plans a cut on a draft.
 
     known_gaps: gaps that are known before planning, such as those of dead letters.
+    permitted: statements that the policy does not hold: a replay applies them.
+    held: the tables that wait from the start.
     ended: returns the tables of a database that earlier cuts dropped or truncated.
     doubts: a gap for each statement of which it is unknown whether some rows precede or follow it.
     """
@@ -89,7 +78,8 @@ class Planner:
         draft: PlanDraft,
         *,
         known_gaps: Mapping[TableName, tuple[Gap, ...]] | None = None,
-        permissions: Permissions | None = None,
+        permitted: frozenset[Position] = frozenset(),
+        held: Iterable[HeldTable] = (),
         ended: Callable[[str], Iterable[EndedTable]] = lambda database: (),
         doubts: Mapping[Position, Gap] | None = None,
     ) -> None:
@@ -98,35 +88,34 @@ class Planner:
         """The tables of the statement or the rows that are being planned."""
         self._known_gaps = dict(known_gaps or {})
         self._doubts = doubts or {}
-        self._permissions = permissions or Permissions()
-        self._held = {held.name: held for held in self._permissions.held}
+        self._permitted = permitted
+        self._held = {table.name: table for table in held}
         self._held_from = dict.fromkeys(self._held, 0)
-        self._alterations = AlterPlanner(draft, self._permissions.policy)
-        self._recovery = RecoveryPlanner(draft, ended)
-        self._tables = TablePlanner(draft, self._permissions.policy, self._recovery)
-        self._merged_tables = MergedTablePlanner(draft, self._permissions.policy, self._tables)
+        self._alterations = AlterPlanner(draft)
+        self._tables = TablePlanner(draft, ended)
+        self._merged_tables = MergedTablePlanner(draft, self._tables)
 
     def plan(self, events: Iterable[DdlEvent]) -> CutPlan:
         """Plans the events, sorted by `ddl_events.in_upstream_order`."""
         outcomes: dict[Position, DdlOutcome] = {}
         self._draft.mask_all()
         events = list(events)
-        self._recovery.expect(change for event in events for change in event.changes)
+        self._tables.expect(change for event in events for change in event.changes)
         for event in events:
             self._draft.name_tables(event.created)
-            outcome = DdlOutcome(NO_EFFECT)
+            statement = Statement(event, self._draft)
             for change in event.changes:
                 self.tables = change.names().touched or change.names().read
                 for old, new in change.names().renamed:
                     # the gaps move with the table
                     self._known_gaps[new] = (*self._known_gaps.get(new, ()), *self._known_gaps.get(old, ()))
-                self._permit(change, event, outcome)
+                self._permit(change, statement)
             for name in event.names():
                 self._draft.pass_event(name)
             if doubt := self._doubts.get(event.position):
                 for name in event.names():
                     self._draft.add_gaps(name, doubt)
-            outcomes[event.position] = outcome
+            outcomes[event.position] = statement.outcome
         for name in self._held:
             self._draft.discard_rows(name, everything=True)
         for name in self._draft.names_with_rows():
@@ -140,104 +129,109 @@ class Planner:
         held = (
             replace(table, name=state.name) if (state := states[name]) else table for name, table in self._held.items()
         )
-        return CutPlan(coalesced(self._draft.steps), outcomes, tuple(held), self._held_from)
+        return CutPlan(tuple(self._draft.steps), outcomes, tuple(held), self._held_from)
 
     # ---- ddl_policy
 
-    def _permit(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _permit(self, change: SchemaChange, statement: Statement) -> None:
         """Applies the change, unless a table that it names is held or must be held before it."""
         names, read = change.names().touched, change.names().read
         # a table that is made like a quarantined one is not the cause of its error
         read = tuple(name for name in read if name in self._held and not (names and self._held[name].error))
         names = (*names, *read)
         # a swap waits as a whole
-        tied = event.names() if change.names().renamed else names
+        tied = statement.event.names() if change.names().renamed else names
         held = next((self._held[name] for name in tied if name in self._held), None)
-        if held is None and event.position not in self._permissions.permitted:
+        if held is None and statement.event.position not in self._permitted:
             destroyed = change.tables_losing_data(self._schema, conversion_doubt)
             if any(self._holds(name) and self._draft.exists(name) for name in destroyed):
-                held = self._held_before(names[0], event)
+                held = self._held_before(names[0], statement.event)
         if held is None:
-            self._apply(change, event, outcome)
+            self._apply(change, statement)
             return
         for name in names:
-            self._hold(name, held, event, outcome)
+            self._hold(name, held, statement)
 
     def _schema(self, name: TableName) -> TableSchema:
         state = self._draft.state(name)
         return TableSchema(()) if state is None else state.schema
 
     def _holds(self, name: TableName) -> bool:
-        return self._permissions.policy.action_for(name) == HOLD
+        return self._draft.settings.policy.action_for(name) == HOLD
 
     def _held_before(self, name: TableName, event: DdlEvent) -> HeldTable:
-        """The table, held before the event."""
         return HeldTable(name, event.position, event.commit_ts)
 
-    def _hold(self, name: TableName, cause: HeldTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _hold(self, name: TableName, cause: HeldTable, statement: Statement) -> None:
         if name not in self._held:
             self._draft.flush_rows(name)
-            self._held[name] = replace(cause, name=name, commit_ts=event.commit_ts, rows=0)
+            self._held[name] = replace(cause, name=name, commit_ts=statement.event.commit_ts, rows=0)
             self._held_from[name] = self._draft.passed_events(name) + 1
-        outcome.status = HELD
-        outcome.effects.append(f"{name}: {self._held[name].gap}")
+        statement.outcome.status = HELD
+        statement.note(f"{name}: {self._held[name].gap}")
 
-    def _apply(self, change: SchemaChange, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _apply(self, change: SchemaChange, statement: Statement) -> None:
         match change:
             case NoTableEffect():
-                outcome.effects.append(f"{change.what}: changes no table")
+                statement.note(f"{change.what}: changes no table")
             case NotSupported():
-                self._tables.refuse_table(change, event, outcome)
+                self._tables.refuse_table(change, statement)
             case CreateTable():
-                self._tables.create(change, event, outcome)
+                self._tables.create(change, statement)
             case CreateTableLike():
-                self._tables.create_like(change, event, outcome)
+                self._tables.create_like(change, statement)
             case TruncateTable():
-                self._tables.truncate(change.name, event, outcome)
+                self._tables.truncate(change.name, statement)
             case DropTable():
-                self._tables.drop(change.name, event, outcome)
+                self._tables.drop(change.name, statement)
             case DropDatabase():
-                self._drop_database(change, event, outcome)
+                self._drop_database(change, statement)
             case RenameTable():
-                self._tables.rename(change.name, change.new_name, event, outcome)
+                self._tables.rename(change.name, change.new_name, statement)
             case RecoverTable():
-                self._recovery.recover(change, event, outcome)
+                self._tables.recover(change, statement)
             case RecoverDatabase():
-                self._recovery.recover_database(change.database, change.new_database, event, outcome)
+                self._tables.recover_database(change.database, change.new_database, statement)
             case OfSourceTable():
-                self._merged_tables.plan(change, event, outcome)
+                self._merged_tables.plan(change, statement)
             case AlterTable():
-                self._alter(change, event, outcome)
+                self._alter(change, statement)
             case _:
                 assert_never(change)
 
-    def _drop_database(self, change: DropDatabase, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _drop_database(self, change: DropDatabase, statement: Statement) -> None:
         """Drops the tables of the database one by one, or holds those with `ddl_policy: hold`."""
+        key = self._draft.settings.selection.key
         for name in self._draft.names():
-            state, tables = self._draft.state(name), [*filter(change.drops, self._draft.upstream_tables(name))]
-            if not tables or (state is not None and state.retired):
-                continue
             self.tables = (name,)
+            if name not in self._held:
+                self._draft.flush_rows(name)
+            state = self._draft.state(name)
+            tables = (
+                [] if state is None else [table for table in map(key, state.upstream_tables) if change.drops(table)]
+            )
+            if state is None or state.retired or not tables:
+                continue
             if name in self._held:
-                self._hold(name, self._held[name], event, outcome)
-            elif self._holds(name) and event.position not in self._permissions.permitted:
-                self._hold(name, self._held_before(name, event), event, outcome)
-            elif self._draft.is_merged(name):
+                self._hold(name, self._held[name], statement)
+            elif self._holds(name) and statement.event.position not in self._permitted:
+                self._hold(name, self._held_before(name, statement.event), statement)
+            elif state.source_tables is not None:
                 for table in tables:
-                    self._merged_tables.plan(OfSourceTable(name, table, DropTable(table)), event, outcome)
+                    self._merged_tables.plan(OfSourceTable(name, table, DropTable(table)), statement)
             else:
                 # no statement names the table, so that all its rows lie in one segment; rows after the DROP follow a CREATE
-                self._tables.drop(name, event, outcome)
-        if not outcome.effects:
-            outcome.effects.append(f"database {change.database}: no mirrors to drop")
+                self._tables.drop(name, statement)
+        if not statement.outcome.effects:
+            statement.note(f"database {change.database}: no mirrors to drop")
 
-    def _alter(self, change: AlterTable, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def _alter(self, change: AlterTable, statement: Statement) -> None:
         renames = [clause for clause in change.clauses if isinstance(clause, RenameTo)]
         clauses = tuple(clause for clause in change.clauses if not isinstance(clause, RenameTo))
         if clauses:
-            self._alterations.alter(change.name, clauses, event, outcome)
+            self._alterations.alter(change.name, clauses, statement)
         for rename in renames:
-            self._tables.rename(change.name, rename.name, event, outcome)
+            self._tables.rename(change.name, rename.name, statement)
 
 
 def plan_tables(

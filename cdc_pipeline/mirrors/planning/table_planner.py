@@ -1,4 +1,4 @@
-"""Plans statements about whole tables: CREATE, TRUNCATE, DROP and RENAME."""
+"""Plans statements about whole tables: CREATE, TRUNCATE, DROP, RENAME and RECOVER."""
 
 from __future__ import annotations
 
@@ -6,76 +6,97 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.gaps import GapKind
+from cdc_pipeline.gaps import GapKind, statement_gap
+from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
 from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState, name_gap
 from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, RenameMirror, TruncateMirror
-from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages
-from cdc_pipeline.mirrors.planning.outcomes import record_effect, refuse, refuse_definition
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.expressions.conversions import replace_type_gaps, type_gaps
-from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, NotSupported
-from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
+from cdc_pipeline.mysql.expressions.conversions import type_gaps
+from cdc_pipeline.mysql.model.change_names import folded
+from cdc_pipeline.mysql.model.schema_changes import (
+    CreateTable,
+    CreateTableLike,
+    NotSupported,
+    RecoverDatabase,
+    RecoverTable,
+)
+from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
     from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-    from cdc_pipeline.mirrors.planning.recovery_planner import RecoveryPlanner
-    from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
-    from cdc_pipeline.mysql.model.table import TableName
+    from cdc_pipeline.mirrors.planning.statement import Statement
+    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 
 _OF_DEFINITION = frozenset(
     (GapKind.UNSEEN_START, GapKind.UNDECLARED_COLUMN, GapKind.CONTRADICTORY_TYPES, GapKind.DDL_NOT_APPLIED)
 )
 """The gaps of a table that a table made LIKE it shares, beside those of its types."""
 
+_NOT_KEPT = "the lake keeps no mirror of it; a rebuild brings the rows that the stream has had"
+_TRUNCATED = "they were truncated; a rebuild brings them, unless the table uses soft_delete"
+_OTHER_SALT = "they were hashed with another mask_salt; a rebuild brings them"
+_SEVERAL = (
+    "several dropped tables had the name, and a job number does not show which is meant; a rebuild does not either"
+)
+
 
 class TablePlanner:
-    """Plans one statement about a whole table. Registers dropped and truncated tables with `recovery`."""
+    """Plans one statement about a whole table.
 
-    def __init__(self, draft: PlanDraft, policy: DdlPolicy, recovery: RecoveryPlanner) -> None:
+    ended: returns the tables of a database that earlier cuts dropped or truncated.
+    """
+
+    def __init__(self, draft: PlanDraft, ended: Callable[[str], Iterable[EndedTable]]) -> None:
         self._draft = draft
-        self._policy = policy
-        self._recovery = recovery
+        self._ended_before = ended
+        self._ended: dict[str, list[EndedTable]] = {}
+        """Database → its tables that earlier cuts or this one dropped or truncated."""
+        self._expected: set[TableName] = set()
         self._removed: set[TableName] = set()
 
-    def refuse_table(self, change: NotSupported, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def refuse_table(self, change: NotSupported, statement: Statement) -> None:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
         name = change.name
         if name is not None and change.creates and not self._draft.exists(name):
-            self._draft.create(MirrorState(name, f"{name}@{event.ddl_id}", TableSchema(()), inferred=True))
+            self._draft.create(statement.new_mirror(name))
         if name is None:
-            refuse(self._draft, None, change.reason, event, outcome)
+            statement.refuse(None, change.reason)
         else:
-            refuse_definition(self._draft, name, change.reason, event, outcome)
+            statement.refuse_definition(name, change.reason)
         if change.everywhere:
             for other in self._draft.names():
-                refuse(self._draft, other, change.reason, event, outcome)
+                statement.refuse(other, change.reason)
 
     # ---- CREATE
 
-    def create(self, change: CreateTable, event: DdlEvent, outcome: DdlOutcome, *, inferred: bool = False) -> None:
-        """Creates the mirror, or gives its definition to one that earlier rows created. `inferred`: of `MirrorState`."""
+    def create(self, change: CreateTable, statement: Statement, *, inferred: bool = False) -> None:
+        """Creates the mirror. `inferred`: of `MirrorState`."""
         name, schema = change.name, change.schema
         if change.if_not_exists and self._draft.exists(name):
-            self._draft.flush_rows(name)
-            self._learn_definition(name, schema, event, outcome)
+            statement.note(f"{name} exists already")
             return
         self._draft.flush_rows(name)
         existing = self._draft.state(name)
         if existing is not None:
             self._draft.require_same_table(name)
             # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
-            self._draft.steps.append(DropMirror(existing, event.ddl_id))
-            self._recovery.add(name, event.ddl_id, existing)
-            outcome.effects.append(f"dropped the former {name}: the stream has no DROP or RENAME of it")
-        state = MirrorState(name, f"{name}@{event.ddl_id}", schema, inferred=inferred)
-        state = state.with_gaps(*self.gaps_of_start(change, event))
+            self._draft.steps.append(DropMirror(existing, statement.event.ddl_id))
+            self._end(name, statement.event.ddl_id, existing)
+            statement.note(f"dropped the former {name}: the stream has no DROP or RENAME of it")
+        state = MirrorState(name, f"{name}@{statement.event.ddl_id}", schema, inferred=inferred or not schema.columns)
+        state = state.with_gaps(*self.gaps_of_start(change, statement.event))
         spelled = self._draft.named(state).name
-        if existing is not None and existing.name != spelled and not dialect_has_trait(event.dialect, Trait.FROM_TIDB):
+        if (
+            existing is not None
+            and existing.name != spelled
+            and not dialect_has_trait(statement.event.dialect, Trait.FROM_TIDB)
+        ):
             state = state.with_gaps(name_gap(existing.name, spelled))
-        record_effect(outcome, f"created {name}", self._draft.create(state))
+        statement.record(f"created {name}", self._draft.create(state))
 
     def gaps_of_start(self, change: CreateTable, event: DdlEvent) -> tuple[Gap, ...]:
         """The gaps of the created table.
@@ -88,25 +109,7 @@ class TablePlanner:
             return change.gaps
         return (*change.gaps, MAY_HAVE_EXISTED)
 
-    def _learn_definition(self, name: TableName, schema: TableSchema, event: DdlEvent, outcome: DdlOutcome) -> None:
-        """Takes the definition from CREATE TABLE IF NOT EXISTS of an existing table.
-
-        The statement changes nothing upstream. It helps if the schema was inferred from rows and may be this one.
-        """
-        state = self._draft.state(name)
-        assert state is not None
-        if not state.inferred or not fits_messages(schema, state.schema):
-            outcome.effects.append(f"{name} exists already")
-            return
-        gaps = replace_type_gaps(state.gaps, schema.columns)
-        learnt = replace(state, schema=schema, inferred=False, gaps=gaps)
-        learnt = self._change_definition(state, learnt, event)
-        record_effect(outcome, f"{name} exists already; its definition is now known", learnt)
-
-    def _change_definition(self, before: MirrorState, after: MirrorState, event: DdlEvent) -> MirrorState:
-        return self._draft.change_columns(before, after, origins_by_name(before.schema, after.schema.columns), event)
-
-    def create_like(self, change: CreateTableLike, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def create_like(self, change: CreateTableLike, statement: Statement) -> None:
         """Creates the table with the definition of another, if that is known."""
         source = self._draft.state(change.source)
         if source is None and self._draft.exists(change.source):
@@ -114,65 +117,68 @@ class TablePlanner:
             source = self._draft.state(change.source)
         if source is None:
             reason = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
-            self.refuse_table(NotSupported(reason, change.name, creates=True), event, outcome)
+            self.refuse_table(NotSupported(reason, change.name, creates=True), statement)
             return
         gaps = tuple(gap for gap in source.gaps if gap.kind in _OF_DEFINITION and gap != MAY_HAVE_EXISTED)
         created = CreateTable(change.name, source.schema, change.if_not_exists, gaps)
         # rows correct a copied definition that comes from rows
-        self.create(created, event, outcome, inferred=source.inferred)
+        self.create(created, statement, inferred=source.inferred)
 
     # ---- TRUNCATE, DROP, RENAME
 
-    def truncate(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def truncate(self, name: TableName, statement: Statement) -> None:
         """Empties the mirror, and removes the gaps of its rows."""
-        if self._draft.uses_soft_delete(name) or self._recovery.is_expected(name):
+        state, is_recovered = self._draft.state(name), folded(name) in self._expected
+        declared = self._draft.settings.columns.declares_soft_delete(name)
+        keeps_rows = declared if state is None else state.has_soft_delete
+        if keeps_rows or is_recovered:
             self._draft.flush_rows(name)
         else:
             self._draft.discard_rows(name)
         state = self._draft.state(name)
         if state is None:
-            record_effect(outcome, f"{name}: no mirror to truncate")
+            statement.record(f"{name}: no mirror to truncate")
             return
         # the other gaps were about rows that no longer exist
         stays = tuple(gap for gap in state.gaps if gap.kind is GapKind.NAMES_DIFFER_IN_CASE)
         healed = replace(state, gaps=stays).with_gaps(*type_gaps(state.schema.columns))
-        is_kept = self._recovery.is_expected(name) and not state.has_soft_delete
-        self._recovery.add(name, event.ddl_id, state if is_kept else None)
+        is_kept = is_recovered and not state.has_soft_delete
+        self._end(name, statement.event.ddl_id, state if is_kept else None)
         if is_kept:  # a FLASHBACK of this cut moves the mirror with the rows back
-            healed = replace(healed, mirror_id=f"{name}@{event.ddl_id}")
-            self._draft.steps += [DropMirror(state, event.ddl_id), CreateMirror(healed)]
+            healed = replace(healed, mirror_id=f"{name}@{statement.event.ddl_id}")
+            self._draft.steps += [DropMirror(state, statement.event.ddl_id), CreateMirror(healed)]
             self._draft.set_state(healed)
         else:
             self._draft.steps.append(TruncateMirror(state))
             if healed != state:
                 self._draft.record_state(healed)
         self._draft.truncate(healed)
-        record_effect(outcome, f"truncated {name}", healed)
+        statement.record(f"truncated {name}", healed)
 
-    def drop(self, name: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def drop(self, name: TableName, statement: Statement) -> None:
         """Moves the mirror to `dropped/`, or (`ddl_policy: keep`) renames it."""
         self._removed.add(name)
         self._draft.flush_rows(name)
         state = self._draft.state(name)
         if state is None:
-            outcome.effects.append(f"{name}: no mirror to drop")
+            statement.note(f"{name}: no mirror to drop")
             return
         self._draft.remove(name)
-        if self._policy.action_for(name) == KEEP:
-            kept = state.as_retired(event.ddl_id)
+        if self._draft.settings.policy.action_for(name) == KEEP:
+            kept = state.as_retired(statement.event.ddl_id)
             self._draft.steps.append(RenameMirror(state, kept))
             self._draft.set_state(kept)
-            self._recovery.add(name, event.ddl_id, kept)
-            record_effect(outcome, f"dropped {name}; its mirror is kept as {kept.name}")
+            self._end(name, statement.event.ddl_id, kept)
+            statement.record(f"dropped {name}; its mirror is kept as {kept.name}")
             return
-        self._draft.steps.append(DropMirror(state, event.ddl_id))
-        self._recovery.add(name, event.ddl_id, state)
-        record_effect(outcome, f"dropped {name}; its mirror is kept in dropped/")
+        self._draft.steps.append(DropMirror(state, statement.event.ddl_id))
+        self._end(name, statement.event.ddl_id, state)
+        statement.record(f"dropped {name}; its mirror is kept in dropped/")
 
-    def rename(self, old: TableName, new: TableName, event: DdlEvent, outcome: DdlOutcome) -> None:
+    def rename(self, old: TableName, new: TableName, statement: Statement) -> None:
         """Renames the mirror, or refuses if one of the new name exists."""
         if not self._draft.exists(old):
-            record_effect(outcome, f"{old} has no mirror yet; its rows will arrive as {new}")
+            statement.record(f"{old} has no mirror yet; its rows will arrive as {new}")
             return
         self._removed.add(old)
         self._draft.flush_rows(old)
@@ -182,7 +188,81 @@ class TablePlanner:
         target = self._draft.state(new) if old != new else None
         if target is not None:
             self._draft.require_same_table(new)
-            refuse(self._draft, old, f"RENAME of {old} to {new}: {new} exists", event, outcome)
+            statement.refuse(old, f"RENAME of {old} to {new}: {new} exists")
             return
         renamed = self._draft.apply_name_rules(self._draft.rename(state, new))
-        record_effect(outcome, f"renamed {old} to {new}", renamed)
+        statement.record(f"renamed {old} to {new}", renamed)
+
+    # ---- RECOVER and FLASHBACK: no message brings the rows, but the lake keeps the mirrors of dropped tables
+
+    def expect(self, changes: Iterable[SchemaChange]) -> None:
+        """Notes what the RECOVER and FLASHBACK statements of this cut name."""
+        found = [change for change in changes if isinstance(change, (RecoverTable, RecoverDatabase))]
+        names = (
+            change.name if isinstance(change, RecoverTable) else TableName(change.database, "") for change in found
+        )
+        self._expected = set(map(folded, names))
+
+    def _end(self, name: TableName, ddl_id: str, state: MirrorState | None) -> None:
+        """Notes a table that this cut drops or truncates (`EndedTable`)."""
+        if self._expected:
+            self._ended_in(name.database).append(EndedTable(name, ddl_id, state))
+
+    def _ended_in(self, database: str) -> list[EndedTable]:
+        database = database.lower()
+        if database not in self._ended:
+            self._ended[database] = list(self._ended_before(database))
+        return self._ended[database]
+
+    def _ended_until(self, event: DdlEvent, database: str) -> list[EndedTable]:
+        return [table for table in self._ended_in(database) if table.time < event.commit_ts]
+
+    def recover(self, change: RecoverTable, statement: Statement) -> None:
+        """Brings back the table that was last dropped or truncated under the name, under `new_name` if given."""
+        name, target = change.name, change.new_name or change.name
+        before = self._ended_until(statement.event, name.database)
+        ended = [table for table in before if folded(table.name) == folded(name)]
+        table = max(ended, key=lambda item: item.time, default=None)
+        if self._draft.exists(target):
+            statement.refuse(target, f"{name} cannot be recovered as {target}: {target} exists")
+        elif table is None or (change.by_job and len(ended) > 1):
+            self._create_empty(target, _SEVERAL if ended else _NOT_KEPT, statement)
+        else:
+            self._bring_back(table, target, statement)
+
+    def recover_database(self, database: str, new_database: str | None, statement: Statement) -> None:
+        """Brings back the tables of the last DROP DATABASE."""
+        dropped = [table for table in self._ended_until(statement.event, database) if table.state]
+        last = max((table.time for table in dropped), default=None)
+        for table in [table for table in dropped if table.time == last]:
+            former = table.state.former_name if table.state else table.name
+            target = replace(former, database=new_database or former.database)
+            # pending rows do not show that it exists: without a statement that names the table, one segment has all its rows
+            if self._draft.state(target) is not None:
+                statement.refuse(target, f"{table.name} cannot be recovered as {target}: {target} exists")
+            else:
+                self._bring_back(table, target, statement)
+        if last is None:
+            reason = f"database {database} cannot be recovered: the lake has no dropped mirrors of it"
+            statement.refuse(None, reason)
+
+    def _bring_back(self, table: EndedTable, target: TableName, statement: Statement) -> None:
+        kept = table.state
+        if kept is None or not self._draft.settings.columns.has_same_salt(kept):
+            self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, statement)
+            return
+        state = self._draft.named(replace(kept, name=target, retired=None))
+        self._draft.steps.append(RenameMirror(kept, state, table.ddl_id if kept.retired is None else None))
+        if kept.retired is not None:
+            self._draft.remove(kept.name)
+        self._ended_in(table.name.database).remove(table)
+        self._draft.set_state(state)
+        state = self._draft.apply_name_rules(state)
+        statement.record(f"recovered {table.name} as {target}, as it was before {table.ddl_id}", state)
+
+    def _create_empty(self, target: TableName, reason: str, statement: Statement) -> None:
+        """Creates the mirror without columns, which its next rows show."""
+        text = f"RECOVER or FLASHBACK brought the table back without its rows: {reason}"
+        gap = statement_gap(GapKind.NOT_RESTORED, text, statement.event.position)
+        created = self._draft.create(statement.new_mirror(target, gap))
+        statement.record(f"{target} came back without its rows", created)

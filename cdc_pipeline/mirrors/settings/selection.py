@@ -23,7 +23,7 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.stored_json import StoredJson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -142,12 +142,21 @@ class TableSelection:
 
     def key_sql(self) -> tuple[str, str]:
         """Database and table of the mirror's key."""
-        targets = [(self._matches_sql(route.match), *route.target_sql()) for route in self.routes]
-        database = " ".join(f"WHEN {condition} THEN {name}" for condition, name, _ in targets)
-        table = " ".join(f"WHEN {condition} THEN {name}" for condition, _, name in targets)
-        if not targets:
-            return self._key_sql("`database`"), self._key_sql("`table`")
-        return self._key_sql(f"CASE {database} ELSE `database` END"), self._key_sql(f"CASE {table} ELSE `table` END")
+        targets = [route.target_sql() for route in self.routes]
+        database = self._route_sql([name for name, _ in targets], "`database`")
+        return self._key_sql(database), self._key_sql(self._route_sql([name for _, name in targets], "`table`"))
+
+    def merges_sql(self) -> str:
+        """Whether the table's route merges tables: a boolean that is never NULL."""
+        return self._route_sql([str(route.merge).lower() for route in self.routes], "false")
+
+    def _route_sql(self, values: Sequence[str], default: str) -> str:
+        """The value of the first route that matches."""
+        cases = [
+            f"WHEN {self._matches_sql(route.match)} THEN {value}"
+            for route, value in zip(self.routes, values, strict=True)
+        ]
+        return f"CASE {' '.join(cases)} ELSE {default} END" if cases else default
 
     def _key_sql(self, name: str) -> str:
         return name if self.case_sensitive else f"lower({name})"
@@ -158,15 +167,6 @@ class TableSelection:
 
     def _any_sql(self, patterns: Iterable[str]) -> str:
         return " OR ".join(map(self._matches_sql, patterns)) or "false"
-
-    def merges_sql(self) -> str:
-        """Whether the table's route merges tables: a boolean that is never NULL."""
-        if not any(route.merge for route in self.routes):
-            return "false"
-        cases = " ".join(
-            f"WHEN {self._matches_sql(route.match)} THEN {str(route.merge).lower()}" for route in self.routes
-        )
-        return f"CASE {cases} ELSE false END"
 
     def selected(self, frame: DataFrame) -> DataFrame:
         """The rows of included tables, with `database` and `table` of their mirrors' keys. Row changes also get `SPELLED`.

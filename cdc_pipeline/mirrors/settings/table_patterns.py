@@ -1,17 +1,19 @@
 """Glob patterns on `database.table`: `*`, `?`, `[…]` and `[!…]`. They ignore case unless they are to be `exact`.
 
-Python and Spark use the same regular expression. It writes each character except ASCII letters and digits by its code
-point, because upstream's names may contain any character.
+Python matches them as file names, Spark by a regular expression that matches the same names.
 """
 
 from __future__ import annotations
 
-import functools
 import re
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
+
+_PIECES = re.compile(r"(?P<any>\*+)|\[(?P<negated>!|(?!!))(?P<set>\][^\]]*|[^\]]+)\]|(?P<one>.)", re.DOTALL)
+_ITEMS = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 
 
 def require_pattern(text: str) -> str:
@@ -23,71 +25,42 @@ def require_pattern(text: str) -> str:
 
 def matches(text: str, pattern: str, *, exact: bool = False) -> bool:
     """Whether the pattern matches the whole text."""
-    if not exact:
-        text, pattern = text.lower(), pattern.lower()
-    return _compiled(pattern).fullmatch(text) is not None
+    return fnmatchcase(text, pattern) if exact else fnmatchcase(text.lower(), pattern.lower())
 
 
 def matches_any(text: str, patterns: Iterable[str]) -> bool:
     return any(matches(text, pattern) for pattern in patterns)
 
 
-@functools.lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(_regex(pattern, lambda code: f"\\U{code:08x}"), re.DOTALL)
-
-
 def java_regex(pattern: str) -> str:
-    """The pattern for Spark's RLIKE, with the matches of `exact`. It is ASCII and contains no quotes."""
-    return r"\A(?s:" + _regex(pattern, lambda code: f"\\x{{{code:x}}}") + r")\z"
+    """The pattern for Spark's RLIKE, with the matches of `exact`.
+
+    Its characters other than ASCII letters and digits are code points, because upstream's names may have any character,
+    and the text is quoted in SQL.
+    """
+    return rf"\A(?s:{_PIECES.sub(_java_piece, pattern)})\z"
 
 
-def _regex(pattern: str, escape: Callable[[int], str]) -> str:
-    """The pattern as a regular expression to be used in DOTALL mode. `escape` writes a code point."""
-
-    def literal(character: str) -> str:
-        is_plain = character.isascii() and character.isalnum()
-        return character if is_plain else escape(ord(character))
-
-    parts: list[str] = []
-    index = 0
-    while index < len(pattern):
-        character = pattern[index]
-        index += 1
-        end = _end_of_set(pattern, index) if character == "[" else -1
-        if character == "*":
-            if parts[-1:] != [".*"]:
-                parts.append(".*")
-        elif character == "?":
-            parts.append(".")
-        elif end > 0:
-            parts.append(_set(pattern[index:end], literal))
-            index = end + 1
-        else:
-            parts.append(literal(character))
-    return "".join(parts)
+def _java_piece(piece: re.Match[str]) -> str:
+    if piece["any"]:
+        return ".*"
+    if piece["set"]:
+        return _java_set(piece["set"], negated=bool(piece["negated"]))
+    return "." if piece["one"] == "?" else _literal(piece["one"])
 
 
-def _end_of_set(pattern: str, start: int) -> int:
-    """The index of the `]` that closes the set starting at `start`; -1 if none does, so that `[` is a literal."""
-    first = start + 1 if pattern.startswith("!", start) else start
-    return pattern.find("]", first + 1 if pattern.startswith("]", first) else first)
-
-
-def _set(content: str, literal: Callable[[str], str]) -> str:
-    """`[…]` with characters and ranges, negated by `!`. A range whose end is before its start is empty."""
-    negated = content.startswith("!")
-    body = content[1:] if negated else content
-    items: list[str] = []
-    index = 0
-    while index < len(body):
-        if body[index + 1 : index + 2] == "-" and index + 2 < len(body):
-            if body[index] <= body[index + 2]:
-                items.append(f"{literal(body[index])}-{literal(body[index + 2])}")
-            index += 3
-        else:
-            items.append(literal(body[index]))
-            index += 1
+def _java_set(body: str, *, negated: bool) -> str:
+    """`[…]` with characters and ranges. A range whose end is before its start is empty."""
+    items = [
+        _literal(one) if one else f"{_literal(first)}-{_literal(last)}"
+        for first, last, one in _ITEMS.findall(body)
+        if one or first <= last
+    ]
     if not items:
         return "." if negated else "(?!)"
     return f"[{'^' if negated else ''}{''.join(items)}]"
+
+
+def _literal(character: str) -> str:
+    is_plain = character.isascii() and character.isalnum()
+    return character if is_plain else f"\\x{{{ord(character):x}}}"

@@ -256,6 +256,7 @@ RowKeepingClause: TypeAlias = NoRowEffect | AddIndex | DefaultCharset | Partitio
 class CreateTable(BaseChange):
     name: TableName
     schema: TableSchema
+    """Without columns if it is unknown."""
     if_not_exists: bool = False
     gaps: tuple[Gap, ...] = ()
     """Why the created table may lack rows."""
@@ -400,7 +401,7 @@ class OfSourceTable(BaseChange):
     source_table: TableName
     """The source table, by its upstream name."""
     change: SourceTableChange
-    """The statement, with upstream names. The new name of a RenameTable belongs to the same mirror."""
+    """The statement, with upstream names. The second table of a RENAME or a LIKE belongs to the same mirror."""
 
     def names(self) -> TableNames:
         inner, own = self.change.names(), (self.name,)
@@ -420,7 +421,7 @@ class OfSourceTable(BaseChange):
 
 
 SourceTableChange: TypeAlias = Annotated[
-    CreateTable | AlterTable | RenameTable | TruncateTable | DropTable | NotSupported, BY_CLASS
+    CreateTable | CreateTableLike | AlterTable | RenameTable | TruncateTable | DropTable | NotSupported, BY_CLASS
 ]
 """The statements that `OfSourceTable` may hold."""
 SchemaChange: TypeAlias = Annotated[

@@ -21,7 +21,6 @@ from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
 from cdc_pipeline.mirrors.cuts.stored_plan import plan_from_json, plan_to_json
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.source_tables import SourceTable
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -30,6 +29,7 @@ from cdc_pipeline.mirrors.model.steps import (
     ChangeColumns,
     ChangeSourceRows,
     CreateMirror,
+    DdlOutcome,
     DeleteRows,
     DropMirror,
     ExchangeRows,

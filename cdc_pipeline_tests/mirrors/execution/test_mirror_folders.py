@@ -25,6 +25,7 @@ from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows, RenameMirror
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
 
@@ -137,7 +138,7 @@ def planned(statements: str, names: str = "a b") -> tuple[list[MirrorState], Cut
             names = change.names()
             existing = (existing - set(names.removed)) | {*names.added, *names.recovered}
         groups += [row_group(name, passed[name]) for name in event.names() if name in existing]
-    draft = PlanDraft(groups, before.get, frozenset(before), 7, "UTC")
+    draft = PlanDraft(groups, before.get, frozenset(before), 7, CutSettings("UTC"))
     return states, Planner(draft).plan(events)
 
 

@@ -13,6 +13,7 @@ from cdc_pipeline.mirrors.model.steps import ChangeColumns
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.masks import SALT
 from cdc_pipeline_tests.support.messages import tso
@@ -30,7 +31,7 @@ def planned(
 ) -> tuple[PlanDraft, CutPlan]:
     there = {state.name: state for state in known}
     columns = ColumnRules(masks=(("db.h*", (("v", HASH),)),), salt=SALT, computed=rules)
-    draft = PlanDraft((), there.get, frozenset(there), 1, "UTC", columns)
+    draft = PlanDraft((), there.get, frozenset(there), 1, CutSettings("UTC", columns=columns))
     return draft, Planner(draft).plan([masked_event(place, sql) for place, sql in enumerate(statements, 1)])
 
 
@@ -160,7 +161,7 @@ def test_a_mirror_keeps_what_it_was_made_with() -> None:
 
 def test_what_comes_back_has_the_columns_of_its_name() -> None:
     made = _state(planned(T.format("b1"))[0], "b1")
-    draft = PlanDraft((), {}.get, frozenset(), 1, "UTC", ColumnRules(computed=RULES))
+    draft = PlanDraft((), {}.get, frozenset(), 1, CutSettings("UTC", columns=ColumnRules(computed=RULES)))
     ended = EndedTable(made.name, f"{tso(1)}", made)
     Planner(draft, ended=lambda _: [ended]).plan([masked_event(2, "FLASHBACK TABLE b1 TO a1")])
     assert _state(draft, "a1").computed == (NOTE, TOTAL)

@@ -11,6 +11,7 @@ from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.upstream_tables import qualified_events
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.table import TableName
@@ -42,7 +43,7 @@ def _qualified(events: Iterable[DdlEvent], known: Iterable[TableName]) -> list[D
 
 def _planned(statements: list[tuple[str, str]], *groups: RowGroup, known: tuple[TableName, ...] = ()) -> PlanDraft:
     events = _qualified([_event(place, sql, name) for place, (sql, name) in enumerate(statements, 1)], known)
-    draft = PlanDraft(groups, lambda name: None, frozenset(), 1, "UTC")
+    draft = PlanDraft(groups, lambda name: None, frozenset(), 1, CutSettings("UTC"))
     Planner(draft).plan(events)
     return draft
 

@@ -10,6 +10,7 @@ from cdc_pipeline.mirrors.model.steps import ApplyRows, ChangeColumns, CreateMir
 from cdc_pipeline.mirrors.planning.inferred_schema import column_spellings
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
 
@@ -26,7 +27,7 @@ def _group(segment: int, *columns: str, key: str = "") -> RowGroup:
 
 
 def _plan(groups: list[RowGroup], *statements: str) -> CutPlan:
-    draft = PlanDraft(groups, lambda name: None, frozenset(), 1, "UTC")
+    draft = PlanDraft(groups, lambda name: None, frozenset(), 1, CutSettings("UTC"))
     return Planner(draft).plan(ddl_event(place, sql) for place, sql in enumerate(statements, 1))
 
 

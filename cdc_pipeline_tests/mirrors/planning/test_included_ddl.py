@@ -9,11 +9,11 @@ import pytest
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-from cdc_pipeline.mirrors.model.upstream_tables import existing_tables
-from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl, UpstreamDefinitions
+from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
@@ -22,7 +22,6 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
 
 _IN = TableSelection(("shop.*",), ("shop.tmp*", "shop._*"), (Route("shop.eu_*", "{database}_eu.x_{table}"),))
-_PLAIN = TableSelection(("shop.*",), ("shop.tmp*", "shop._*"))
 
 
 def _event(sql: str, step: int = 1, database: str = "shop") -> DdlEvent:
@@ -30,19 +29,17 @@ def _event(sql: str, step: int = 1, database: str = "shop") -> DdlEvent:
     return DdlEvent("t", 0, step, database, "", step, True, 0, None, sql, changes, "ticdc")
 
 
-def _mirrored(sql: str, selection: TableSelection = _IN, past: tuple[str, ...] = ()) -> list[str]:
+def _mirrored(sql: str) -> list[str]:
     """The changes of mirrors."""
-    events = [_event(text, step) for step, text in enumerate(past, 1)]
-    included = IncludedDdl(selection, UpstreamDefinitions(lambda: events, "UTC"))
-    return [_words(change) for change in included.mirrored_event(_event(sql, 100)).changes]
+    return [_words(change) for change in mirrored_event(_event(sql), _IN).changes]
 
 
 def _words(change: object) -> str:
     if isinstance(change, CreateTable) and change.gaps:
-        return f"{change.description()} lacking: {'; '.join(gap_texts(change.gaps))}"
+        return f"{change.name} starts: {'; '.join(gap_texts(change.gaps))}"
     if isinstance(change, NotSupported):
         return f"{change.name} {'starts' if change.creates else 'goes on'}: {change.reason}"
-    return change.description()  # type: ignore[arg-type]
+    return change.description()  # type: ignore[attr-defined]
 
 
 _BEFORE = (
@@ -51,7 +48,7 @@ _BEFORE = (
 _EXCHANGED = (
     "NotSupportedClause EXCHANGE PARTITION with shop.tmp1: its rows are unknown, because a table is excluded or merged"
 )
-_GHOST = "CREATE TABLE _gho (id INT PRIMARY KEY, v TEXT)"
+_OTHER = "(excluded or merged)"
 
 # statement → changes of mirrors
 _NAMES: dict[str, list[str]] = {
@@ -74,12 +71,16 @@ _NAMES: dict[str, list[str]] = {
     ],
     "RENAME TABLE tmp1 TO eu_n": [f"shop_eu.x_eu_n starts: shop.eu_n was renamed from shop.tmp1, {_BEFORE}"],
     "RENAME TABLE orders TO tmp_x, eu_a TO orders, tmp_x TO eu_a": [
-        "RenameTable shop.orders to shop.tmp_x__between_renames",
+        "RenameTable shop.orders to shop.tmp_x (between two RENAMEs)",
         "RenameTable shop_eu.x_eu_a to shop.orders",
-        "RenameTable shop.tmp_x__between_renames to shop_eu.x_eu_a",
+        "RenameTable shop.tmp_x (between two RENAMEs) to shop_eu.x_eu_a",
+    ],
+    "RENAME TABLE orders TO _del, _gho TO orders": [
+        "DropTable shop.orders",
+        f"shop.orders starts: shop.orders was renamed from shop._gho, {_BEFORE}",
     ],
     "CREATE TABLE o2 LIKE eu_a": ["CreateTableLike shop.o2 like shop_eu.x_eu_a"],
-    "CREATE TABLE o2 LIKE tmp1": ["shop.o2 starts: CREATE TABLE LIKE shop.tmp1, whose definition is unknown"],
+    "CREATE TABLE o2 LIKE tmp1": [f"CreateTableLike shop.o2 like shop.tmp1 {_OTHER}"],
     "CREATE TABLE tmp3 LIKE orders": [],
     "CREATE TABLE eu_c AS SELECT * FROM tmp1": [
         "shop_eu.x_eu_c starts: the columns and rows of a query were not sent (position 18)"
@@ -92,7 +93,7 @@ _NAMES: dict[str, list[str]] = {
     "FLASHBACK TABLE eu_a TO eu_b": ["RecoverTable shop_eu.x_eu_a to shop_eu.x_eu_b"],
     "RECOVER TABLE tmp1": [],
     "FLASHBACK TABLE orders TO tmp1": [],
-    "FLASHBACK TABLE tmp1 TO orders": [f"shop.orders starts: shop.orders was recovered from shop.tmp1, {_BEFORE}"],
+    "FLASHBACK TABLE tmp1 TO orders": [f"RecoverTable shop.tmp1 {_OTHER} as shop.orders"],
     "CREATE DATABASE other": ["NoTableEffect CREATE DATABASE"],
     "FLASHBACK DATABASE shop": [
         "None goes on: RecoverDatabase shop: not all of its tables are included under their own names"
@@ -106,7 +107,7 @@ def test_statements_become_changes_of_mirrors() -> None:
 
 def test_without_a_selection_events_stay_as_they_are() -> None:
     event = _event("RENAME TABLE a TO b")
-    assert IncludedDdl(ALL_TABLES).mirrored_event(event).changes == event.changes
+    assert mirrored_event(event, ALL_TABLES).changes == event.changes
 
 
 def test_a_statement_that_may_concern_any_table_is_not_excluded() -> None:
@@ -114,45 +115,31 @@ def test_a_statement_that_may_concern_any_table_is_not_excluded() -> None:
     sent = _event("TRUNCATE TABLE tmp1")
     for everywhere, wanted in ((True, [(None, True)]), (False, [])):
         change = NotSupported("DDL of PostgreSQL", TableName("shop", "tmp1"), everywhere=everywhere)
-        found = IncludedDdl(_IN).mirrored_event(replace(sent, changes=(change,)))
+        found = mirrored_event(replace(sent, changes=(change,)), _IN)
         assert [(found.name, found.everywhere) for found in found.changes] == wanted  # type: ignore[union-attr]
 
 
-# statement → (earlier statements, changes of mirrors)
-_DEFINED: dict[str, tuple[tuple[str, ...], list[str]]] = {
-    "RENAME TABLE orders TO _del, _gho TO orders": (
-        (_GHOST, _GHOST, "ALTER TABLE _gho ADD COLUMN n INT"),
-        [
-            "DropTable shop.orders",
-            f"CreateTable shop.orders (id int, v text, n int) lacking: shop.orders was renamed from shop._gho, {_BEFORE}",
-        ],
-    ),
-    "ALTER TABLE _gho DROP COLUMN v, RENAME TO n": (
-        (_GHOST,),
-        [f"CreateTable shop.n (id int) lacking: shop.n was renamed from shop._gho, {_BEFORE}"],
-    ),
-    "CREATE TABLE n LIKE _gho": ((_GHOST,), ["CreateTable shop.n (id int, v text)"]),
-    "CREATE TABLE n LIKE _other": (
-        (_GHOST, "RENAME TABLE _gho TO _other"),
-        ["CreateTable shop.n (id int, v text)"],
-    ),
-    "CREATE TABLE m LIKE _gho": (
-        (_GHOST, "DROP TABLE _gho"),
-        ["shop.m starts: CREATE TABLE LIKE shop._gho, whose definition is unknown"],
-    ),
-}
-
-
-def test_definitions_of_excluded_tables_come_from_their_ddl() -> None:
-    found = {sql: (past, _mirrored(sql, _PLAIN, past)) for sql, (past, _) in _DEFINED.items()}
-    assert found == _DEFINED
+def test_an_excluded_table_has_no_definition() -> None:
+    """What is made from it starts without columns: its rows define them."""
+    selection = TableSelection(exclude=("shop._*",))
+    excluded = "CREATE TABLE _gho (id INT PRIMARY KEY, v TEXT)"
+    for sql in (
+        "CREATE TABLE n LIKE _gho",
+        "RENAME TABLE _gho TO n",
+        "FLASHBACK TABLE _gho TO n",
+    ):
+        draft = _planned(selection, excluded, sql)
+        state = draft.state(TableName("shop", "n"))
+        assert state is not None
+        assert (state.schema.columns, state.inferred, len(state.gaps)) == ((), True, 1)
+        assert [str(name) for name in draft.names()] == ["shop.n"]
+    draft = _planned(selection, "CREATE TABLE n (v TEXT)", "CREATE TABLE o LIKE n", "CREATE TABLE _n LIKE o")
+    assert [str(name) for name in draft.names()] == ["shop.n", "shop.o"]
 
 
 def _planned(selection: TableSelection, *statements: str) -> PlanDraft:
-    draft = PlanDraft((), lambda name: None, frozenset(), 1, "UTC", selection=selection)
-    Planner(draft).plan(
-        IncludedDdl(selection).mirrored_event(_event(sql, step)) for step, sql in enumerate(statements, 1)
-    )
+    draft = PlanDraft((), lambda name: None, frozenset(), 1, CutSettings("UTC", selection=selection))
+    Planner(draft).plan(mirrored_event(_event(sql, step), selection) for step, sql in enumerate(statements, 1))
     return draft
 
 
@@ -171,7 +158,8 @@ def test_two_tables_never_share_a_mirror() -> None:
     selection = TableSelection(exclude=("c.*",), routes=(Route("?.orders", "shop.orders"),))
     created = [f"CREATE TABLE {name} (id INT)" for name in ("a.orders", "c.orders", "a.other")]
     draft = _planned(selection, *created, "ALTER TABLE a.orders RENAME TO d.orders")
-    assert [(str(name), str(draft.upstream_tables(name)[0])) for name in draft.names()] == [
+    states = [state for name in draft.names() if (state := draft.state(name)) is not None]
+    assert [(str(state.name), str(state.upstream_tables[0])) for state in states] == [
         ("a.other", "a.other"),
         ("shop.orders", "d.orders"),
     ]
@@ -182,27 +170,6 @@ def test_two_tables_never_share_a_mirror() -> None:
     for names in (("a.t", "b.t"), ("b.t", "a.t")):
         with pytest.raises(DeclarationError, match=r"a\.t and b\.t would both be mirrored as m\.o"):
             _planned(selection, *(f"CREATE TABLE {name} (id INT)" for name in names))
-
-
-def test_existing_tables() -> None:
-    past = [
-        _event(sql, step)
-        for step, sql in enumerate(
-            [
-                "CREATE TABLE a (id INT)",
-                "CREATE TABLE b (id INT)",
-                "DROP TABLE b",
-                "RENAME TABLE unseen TO c",
-                "DROP DATABASE crm",
-                "CREATE TABLE crm.new LIKE a",
-                "ALTER TABLE a RENAME TO d",
-            ],
-            1,
-        )
-    ]
-    rows = {"shop.a": 2, "shop.rows": 2, "shop.b": 2, "shop.unseen": 2, "crm.old": 2, "crm.back": 6}
-    found = existing_tables({TableName(*name.split(".")): last for name, last in rows.items()}, past)
-    assert sorted(map(str, found)) == ["crm.back", "crm.new", "shop.c", "shop.d", "shop.rows"]
 
 
 # ---- a change of the selection
@@ -231,7 +198,7 @@ def test_held_tables_follow_a_selection_change() -> None:
     now = TableSelection(exclude=("d.gone",), routes=(Route("d.x", "d.y"),))
     change = _change(ALL_TABLES, now, "d.gone d.x d.same", "d.gone d.x d.same")
     held = [HeldTable(TableName("d", name), Position("t", 0, 7), 4, 3) for name in ("gone", "x", "same")]
-    assert [(str(table.name), table.rows) for table in change.still_held(held)] == [("d.y", 3), ("d.same", 3)]
+    assert [(str(table.name), table.rows) for table in change.still_held(held, now)] == [("d.y", 3), ("d.same", 3)]
 
 
 def test_names_in_a_ring() -> None:
@@ -243,17 +210,3 @@ def test_names_in_a_ring() -> None:
         "d.a is newly included: mirror d.b starts without earlier rows",
         "d.b is newly included: mirror d.a starts without earlier rows",
     )
-
-
-def test_equal_statements_of_one_second_all_count() -> None:
-    """The history of earlier cuts has no duplicates: equal statements in it are different events."""
-    statements = (
-        "CREATE TABLE o (id INT)",
-        "ALTER TABLE o ADD COLUMN v INT",
-        "DROP TABLE o",
-        "CREATE TABLE o (id INT)",
-    )
-    events = [replace(_event(sql, offset), commit_ts=1) for offset, sql in enumerate(statements, 1)]
-    found = UpstreamDefinitions(lambda: events, "UTC").definition(TableName("shop", "o"))
-    assert found is not None
-    assert found.schema.column_names == ("id",)

@@ -14,10 +14,8 @@ from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
-from cdc_pipeline.mirrors.planning.inferred_schema import fits_messages, inferred_schema, widened_schema
+from cdc_pipeline.mirrors.planning.inferred_schema import inferred_schema, widened_schema
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
-from cdc_pipeline.mysql.ddl.parser import parse_ddl
-from cdc_pipeline.mysql.model.schema_changes import CreateTable
 from cdc_pipeline.mysql.model.table import Column, TableName, TableSchema
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, row
@@ -45,33 +43,6 @@ def _group(columns: str, types: Mapping[str, str] | None = None, key: str = "", 
 
 def _shown(columns: tuple[Column, ...]) -> list[str]:
     return [f"{column.name} {column.type}" + ("" if column.nullable else " not null") for column in columns]
-
-
-@pytest.mark.parametrize(
-    ("definition", "types", "key", "fits"),
-    [
-        ("id INT PRIMARY KEY, v VARCHAR(20)", {"id": "int(11)", "V": "varchar(20)"}, "id", True),
-        ("id INT PRIMARY KEY, v VARCHAR(20)", {"id": "int", "v": "varchar"}, "ID", True),
-        ("id INT PRIMARY KEY, v VARCHAR(20)", {"id": "bigint", "v": "varchar"}, "id", False),
-        ("id INT UNSIGNED PRIMARY KEY, v TEXT", {"id": "int", "v": "text"}, "id", False),
-        ("id INT PRIMARY KEY, v VARCHAR(20)", {"id": "int", "v": "varchar(30)"}, "id", False),
-        ("id INT PRIMARY KEY, v DATETIME", {"id": "int", "v": "datetime(3)"}, "id", False),
-        ("id INT PRIMARY KEY, v ENUM('a','b')", {"id": "int", "v": "enum('b','a')"}, "id", False),
-        ("id INT PRIMARY KEY, v ENUM('a','b')", {"id": "int", "v": "enum"}, "id", True),
-        ("id INT PRIMARY KEY", {"id": "int", "v": "varchar"}, "id", False),
-        ("id INT PRIMARY KEY, v INT", {"id": "int", "v": "int"}, "id v", False),
-        ("id INT, v INT NOT NULL UNIQUE", {"id": "int", "v": "int"}, "v", True),
-        ("id INT PRIMARY KEY, v INT", {"id": "int", "v": "int"}, "", True),
-        ("id INT PRIMARY KEY, v VARCHAR(20)", {"id": "int", "v": "unheard of"}, "id", True),
-    ],
-)
-def test_a_definition_fits_what_messages_say(definition: str, types: dict[str, str], key: str, fits: bool) -> None:
-    (created,) = parse_ddl(f"CREATE TABLE t ({definition})", "db")
-    assert isinstance(created, CreateTable)
-    names = " ".join(types)
-    assert (
-        fits_messages(created.schema, inferred_schema([_group(names, types, names if key == "id v" else key)])) is fits
-    )
 
 
 # ---- groups → columns, key

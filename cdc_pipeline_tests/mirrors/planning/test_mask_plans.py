@@ -10,14 +10,14 @@ from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.masks import HASH, NULL
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.model.steps import ChangeColumns, CreateMirror
+from cdc_pipeline.mirrors.model.steps import ChangeColumns, CreateMirror, DdlOutcome
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-from cdc_pipeline.mirrors.planning.planner import Permissions, Planner
+from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules, MaskSaltError, unknown_masked_columns
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
@@ -83,10 +83,12 @@ def test_a_mirror_with_another_route_is_masked_under_its_new_name() -> None:
     """In the cut that renames it: the cut's rows follow."""
     before = _state(planned(T.format("a1"), rules=())[0], "a1")
     now, rules = TableSelection(routes=(Route("db.a1", "eu.customers"),)), ColumnRules(masks=_ROUTED, salt=SALT)
-    draft = PlanDraft((), {before.name: before}.get, frozenset({before.name}), 1, "UTC", rules, selection=now)
+    draft = PlanDraft(
+        (), {before.name: before}.get, frozenset({before.name}), 1, CutSettings("UTC", selection=now, columns=rules)
+    )
     tables = {before.name: (before.name,)}
     change = SelectionChange.from_selections(tables, [before.name], TableSelection(), now)
-    change.plan(draft, 1, now, lambda _: None)
+    change.plan(draft, 1, now)
     state = draft.state(TableName("eu", "customers"))
     assert state is not None
     assert dict(state.masks) == {"email": HASH}
@@ -110,7 +112,7 @@ def test_a_dropped_mirror_with_another_salt_is_not_recovered() -> None:
     (created,) = planned(T.format("a1"))[1].steps
     ended = EndedTable(created.state.name, f"{tso(1)}", created.state)
     for salt, gaps in ((SALT, 0), ("another salt, as long", 1)):
-        draft = PlanDraft((), {}.get, frozenset(), 1, "UTC", ColumnRules(masks=RULES, salt=salt))
+        draft = PlanDraft((), {}.get, frozenset(), 1, CutSettings("UTC", columns=ColumnRules(masks=RULES, salt=salt)))
         Planner(draft, ended=lambda _: [ended]).plan([masked_event(2, "RECOVER TABLE a1")])
         state = _state(draft, "a1")
         # without rows no value is hashed
@@ -175,8 +177,9 @@ def test_the_gap_of_a_late_statement_shows_no_value() -> None:
 
 def test_a_held_statement_shows_no_value() -> None:
     state = _state(planned(T.format("a1"))[0], "a1")
-    draft = PlanDraft((), {state.name: state}.get, frozenset({state.name}), 2, "UTC", ColumnRules(salt=SALT))
+    settings = CutSettings("UTC", policy=DdlPolicy("hold"), columns=ColumnRules(salt=SALT))
+    draft = PlanDraft((), {state.name: state}.get, frozenset({state.name}), 2, settings)
     sql = "ALTER TABLE a1 DROP v, ADD phone2 VARCHAR(20) DEFAULT 'clear'"
-    (held,) = Planner(draft, permissions=Permissions(DdlPolicy("hold"))).plan([masked_event(9, sql)]).held
+    (held,) = Planner(draft).plan([masked_event(9, sql)]).held
     assert str(held.gap) == "held (ddl_policy) until its statement is approved: see ddl_history at t/0@9"
     assert "clear" not in repr(held)

@@ -11,7 +11,6 @@ from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry
 from cdc_pipeline.mirrors.model.masks import HASH
-from cdc_pipeline.mirrors.model.row_key import key_columns
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
@@ -23,10 +22,10 @@ from cdc_pipeline.mirrors.model.steps import (
     UpdateState,
 )
 from cdc_pipeline.mirrors.operations.rebuild_scope import tied_tables
-from cdc_pipeline.mirrors.planning.merged_steps import coalesced
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
@@ -94,7 +93,7 @@ def test_policy_keep() -> None:
     state, plan = planned(ONE, TWO, "ALTER TABLE s1.o1 DROP COLUMN v", "DROP TABLE s2.o1", policy=keep)
     mark = tso(4)
     assert [_words(step) for step in plan.steps][2:] == [
-        *("UpdateState", "UpdateState", "UpdateState", f"rows of s2.o1: to s2.o1__dropped_{mark}", "columns id:int")
+        *("UpdateState", f"rows of s2.o1: to s2.o1__dropped_{mark}", "columns id:int")
     ]
     assert state is not None
     assert state.kept_columns == (f"v__dropped_{mark}",)
@@ -202,9 +201,9 @@ def test_the_merged_charset_is_the_doubtful_one() -> None:
 def test_a_declared_key_follows_the_source_columns() -> None:
     state, _ = planned("CREATE TABLE s1.o1 (id INT)", groups=())
     assert state is not None
-    assert key_columns(state, {"m.o": ("ID",)}) == (*SOURCE, "id")
-    assert key_columns(state, {"m.o": ("x",)}) == ()
-    assert key_columns(replace(state, source_tables=None), {"m.o": ("id",)}) == ("id",)
+    assert state.key_columns({"m.o": ("ID",)}) == (*SOURCE, "id")
+    assert state.key_columns({"m.o": ("x",)}) == ()
+    assert replace(state, source_tables=None).key_columns({"m.o": ("id",)}) == ("id",)
 
 
 def test_source_columns_are_not_masked() -> None:
@@ -250,13 +249,11 @@ def test_merging_differently_restarts_mirrors() -> None:
     assert (change.dropped, change.renamed, change.created) == ({}, {}, (TableName("t3", "o1"),))
     existing, _ = planned(ONE, TWO)
     assert existing is not None
-    draft = PlanDraft((), {MIRROR: existing}.get, frozenset({MIRROR}), 2, "UTC", selection=more)
-    change.plan(
-        draft, 2, more, {TableName("t3", "o1"): replace(existing, schema=(existing.source_tables or ())[0].schema)}.get
-    )
+    draft = PlanDraft((), {MIRROR: existing}.get, frozenset({MIRROR}), 2, CutSettings("UTC", selection=more))
+    change.plan(draft, 2, more)
     (step,) = draft.steps
     assert isinstance(step, UpdateState)
-    assert [str(shard.name) for shard in step.state.source_tables or ()] == ["s1.o1", "s2.o1", "t3.o1"]
+    assert [str(shard.name) for shard in step.state.source_tables or ()] == ["s1.o1", "s2.o1"]
     assert gap_texts(step.state.gaps)[0].startswith("t3.o1 was not included before cut 2: earlier rows are missing")
 
 
@@ -299,14 +296,13 @@ def test_wider_type(one: str, other: str, wider: str | None) -> None:
 
 def test_overwritten_states_are_coalesced() -> None:
     _, plan = planned(ONE, TWO, "CREATE TABLE s3.o1 (id INT PRIMARY KEY, v VARCHAR(20), n INT)", groups=())
-    (created,) = coalesced(plan.steps)
+    (created,) = plan.steps
     assert isinstance(created, CreateMirror)
     assert _words(created) == "create id:int v:varchar(20) n:int"
     assert len(created.state.source_tables or ()) == 3
     rows = (_rows("s1.o1", 1, "id:int v:varchar(20)"), _rows("s1.o1", 9, "id:int v:varchar(20)"))
     _, plan = planned(ONE, TWO, T.format("s3.o1"), "DROP TABLE s2.o1", groups=rows)
-    steps = coalesced(plan.steps)
-    assert [_words(step) for step in steps] == [
-        *("create id:int v:varchar(20)", "ApplyRows", "DROP of s2.o1", "UpdateState", "ApplyRows")
+    assert [_words(step) for step in plan.steps] == [
+        *("create id:int v:varchar(20)", "ApplyRows", "UpdateState", "DROP of s2.o1", "UpdateState", "ApplyRows")
     ]
-    assert [str(shard.name) for shard in steps[3].state.source_tables or ()] == ["s1.o1", "s3.o1"]
+    assert [str(shard.name) for shard in plan.steps[4].state.source_tables or ()] == ["s1.o1", "s3.o1"]

@@ -12,9 +12,10 @@ from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.model.upstream_tables import qualified_events
-from cdc_pipeline.mirrors.planning.included_ddl import IncludedDdl
+from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, Route, TableSelection
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
@@ -118,11 +119,11 @@ def test_mirrors_are_found_in_any_case(case: Case) -> None:
     }
     typed = [_event(number, sql, case) for number, sql in enumerate(case.statements, 1)]
     events = qualified_events(typed, lambda: states, selection.key)
-    mirrored = [IncludedDdl(selection).mirrored_event(event) for event in events]
+    mirrored = [mirrored_event(event, selection) for event in events]
     about = [name for event in mirrored for name in event.names()]
     groups = [_group(name, about.count(case.selection.mirror_key(_name(name))), case) for name in case.rows]
     groups += [_group(name, 0, case) for name in case.before]
-    draft = PlanDraft(groups, states.get, frozenset(map(_name, case.known)), 2, "UTC", selection=selection)
+    draft = PlanDraft(groups, states.get, frozenset(map(_name, case.known)), 2, CutSettings("UTC", selection=selection))
     Planner(draft).plan(mirrored)
     found = sorted(
         f"{state.name}{'!' * any(gap.kind is GapKind.NAMES_DIFFER_IN_CASE for gap in state.gaps)}"

@@ -11,7 +11,8 @@ import pytest
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mirrors.planning import alter_planner, plan_draft
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-from cdc_pipeline.mirrors.planning.planner import CutPlan, Permissions, Planner, plan_tables
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner, plan_tables
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
 
@@ -28,7 +29,7 @@ def _planned(*statements: str) -> CutPlan:
     groups = [row_group(name, segment) for name in before for segment in (0, 1)]
 
     def planner_for(held: tuple[HeldTable, ...]) -> Planner:
-        return Planner(PlanDraft(groups, before.get, frozenset(before), 2, "UTC"), permissions=Permissions(held=held))
+        return Planner(PlanDraft(groups, before.get, frozenset(before), 2, CutSettings("UTC")), held=held)
 
     events = [ddl_event(place, sql) for place, sql in enumerate(statements, 1)]
     return plan_tables(planner_for, events, (), 7, lambda line: None)

@@ -15,6 +15,7 @@ from cdc_pipeline.mirrors.model.steps import ApplyRows, PurgeDeletedRows, PurgeS
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED, ColumnRules, soft_delete_problems
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.messages import tso
@@ -31,7 +32,7 @@ def planned(
     *statements: str, known: Sequence[MirrorState] = (), rules: ColumnRules = SOFT, groups: Sequence[RowGroup] = ()
 ) -> tuple[PlanDraft, CutPlan]:
     before = {state.name: state for state in known}
-    draft = PlanDraft(groups, before.get, frozenset(before), 1, "UTC", rules, KEYS)
+    draft = PlanDraft(groups, before.get, frozenset(before), 1, CutSettings("UTC", KEYS, columns=rules))
     return draft, Planner(draft).plan([_event(place, sql) for place, sql in enumerate(statements, 1)])
 
 

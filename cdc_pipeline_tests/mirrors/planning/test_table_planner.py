@@ -11,7 +11,8 @@ from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.model.steps import DeleteRows, RenameMirror
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-from cdc_pipeline.mirrors.planning.planner import CutPlan, Permissions, Planner
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy, HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
@@ -31,10 +32,10 @@ _NEW = "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)"
 def _planned(
     *statements: str, dialect: str = "canal", rows: tuple[RowGroup, ...] = (), hold: str = ""
 ) -> tuple[CutPlan, PlanDraft]:
-    draft = PlanDraft(list(rows), lambda name: None, frozenset(), 1, "UTC")
-    permissions = Permissions(DdlPolicy("apply", ((hold, "hold"),) if hold else ()))
+    settings = CutSettings("UTC", policy=DdlPolicy("apply", ((hold, "hold"),) if hold else ()))
+    draft = PlanDraft(list(rows), lambda name: None, frozenset(), 1, settings)
     events = [replace(ddl_event(place, sql), dialect=dialect) for place, sql in enumerate(statements, 1)]
-    return Planner(draft, permissions=permissions).plan(events), draft
+    return Planner(draft).plan(events), draft
 
 
 def _state(draft: PlanDraft, name: TableName = _T) -> MirrorState:
@@ -130,10 +131,10 @@ def test_a_table_that_a_held_one_is_made_like_does_not_wait() -> None:
 
 def test_a_quarantined_table_is_no_reason_for_a_table_like_it() -> None:
     known = {name: mirror_state(name.table) for name in (_T, _OTHER)}
-    draft = PlanDraft([], known.get, frozenset(known), 2, "UTC")
+    draft = PlanDraft([], known.get, frozenset(known), 2, CutSettings("UTC"))
     broken = HeldTable(_T, Position("t", 0, 0), 1, error="a disk error")
     events = [ddl_event(1, "CREATE TABLE u LIKE t"), ddl_event(2, "ALTER TABLE t ADD INDEX (id)")]
-    plan = Planner(draft, permissions=Permissions(held=(broken,))).plan(events)
+    plan = Planner(draft, held=(broken,)).plan(events)
     assert [outcome.status == HELD for outcome in plan.outcomes.values()] == [False, True]
     assert {held.name for held in plan.held} == {_T}
     assert draft.state(TableName("db", "u")) is not None

@@ -9,6 +9,7 @@ from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline_tests.support.masks import SALT
 from cdc_pipeline_tests.support.messages import tso
@@ -34,7 +35,7 @@ def planned(
 ) -> tuple[PlanDraft, CutPlan]:
     before = {state.name: state for state in known}
     columns = ColumnRules(masks=rules, salt=salt)
-    draft = PlanDraft((), before.get, frozenset(before), 1, "UTC", columns)
+    draft = PlanDraft((), before.get, frozenset(before), 1, CutSettings("UTC", columns=columns))
     return draft, Planner(draft).plan([masked_event(place, sql) for place, sql in enumerate(statements, 1)])
 
 
