@@ -40,13 +40,12 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import parse_value, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
     from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.lake.delta import TableState
     from cdc_pipeline.mirrors.execution.step_context import StepContext
-    from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
     from cdc_pipeline.mirrors.model.masks import Mask
     from cdc_pipeline.mirrors.model.steps import ChangeColumns
     from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema
@@ -98,14 +97,16 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     kept = [origin for origin in step.origins if origin.before is not None]
     has_datetime = _has_datetime(step)
     features = dict(NTZ_FEATURE) if has_datetime else {}
-    rewritten = [origin for origin in kept if _needs_rewrite_here(origin, step, context.time_zone)]
+    rewritten = {origin.after.name for origin in kept if _needs_rewrite_here(origin, step, context.time_zone)}
+    changed = rewritten | columns_to_generate(step, rewritten)
+    computed = columns_to_recompute(step, lambda origin: origin.after.name in changed)
     mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
     if first := missing_features(table, mapped=mapped, ntz=bool(rewritten) and has_datetime):
         commit_metadata(spark, path, commits(_BEFORE_ROWS), properties=first)
         table = table_state(spark, path)
         assert table is not None
     if rewritten:
-        _rewrite_rows(context, step)
+        _rewrite_rows(context, step, {column.name for column in computed})
         schema = None
     else:
         schema = _new_schema(table, step)
@@ -114,8 +115,8 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     row_gaps = row_gaps_after_alter(table, _names_after(step, kept))
     properties = {**step.state.properties(), **features, **row_gaps}
     commit_metadata(spark, path, commits(_METADATA), schema=schema, properties=properties)
-    backfill_columns(context, step, {origin.after.name for origin in rewritten})
-    if computed := _recomputed_columns(step, context.time_zone):
+    backfill_columns(context, step, rewritten)
+    if computed:
         recompute_columns(spark, path, step.state, computed, commits(commits.last - 1))
 
 
@@ -125,7 +126,8 @@ def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
     drops = len(kept) < len(step.before.schema.columns) or any(
         field.name not in own for field in step.before.own_fields
     )
-    return drops or any(_is_renamed(origin) for origin in kept) or drops_computed(step)
+    is_renamed = any(origin.before is not None and origin.before.name != origin.after.name for origin in kept)
+    return drops or is_renamed or drops_computed(step)
 
 
 def _names_after(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> dict[str, str | None]:
@@ -174,17 +176,6 @@ def _is_widened(origin: ColumnOrigin, step: ChangeColumns) -> bool:
     return origin.before is not None and step.before.column_type(origin.before) != step.state.column_type(origin.after)
 
 
-def _is_renamed(origin: ColumnOrigin) -> bool:
-    return origin.before is not None and origin.before.name != origin.after.name
-
-
-def _recomputed_columns(step: ChangeColumns, time_zone: str) -> list[ComputedColumn]:
-    kept = [origin for origin in step.origins if origin.before is not None]
-    rewritten = {origin.after.name for origin in kept if _needs_rewrite_here(origin, step, time_zone)}
-    changed = rewritten | columns_to_generate(step, rewritten)
-    return columns_to_recompute(step, lambda origin: origin.after.name in changed)
-
-
 def _has_datetime(step: ChangeColumns) -> bool:
     computed = any(NTZ in column.type for column in step.state.computed_shown)
     return computed or any(origin.after.type.base == "datetime" for origin in step.origins)
@@ -223,8 +214,9 @@ def _type_name(kind: DataType) -> str:
     return str(json.loads(kind.json()))
 
 
-def _rewrite_rows(context: StepContext, step: ChangeColumns) -> None:
-    """Overwrites all rows under the new columns. Added columns are NULL until the backfill."""
+def _rewrite_rows(context: StepContext, step: ChangeColumns, recomputed: Set[str]) -> None:
+    """Overwrites all rows under the new columns. Added columns are NULL until the backfill, and the computed columns in
+    `recomputed` until they are computed: the columns they read may be masked now."""
     commit = context.commits(_ROWS)
     if is_committed(context.spark, context.path, commit):
         return
@@ -247,8 +239,6 @@ def _rewrite_rows(context: StepContext, step: ChangeColumns) -> None:
             old = F.col(quoted(origin.before.name))
             doubts[origin.after.name] = old.isNotNull() & (new.isNull() | doubtful)
     kept = [F.col(quoted(old)).alias(new) for old, new in _kept_names(step)]
-    # NULL until they are recomputed: the columns they read may be masked now
-    recomputed = {column.name for column in _recomputed_columns(step, context.time_zone)}
     computed = [
         F.lit(None).cast(field.dataType).alias(field.name) if field.name in recomputed else F.col(quoted(field.name))
         for field in step.state.computed_fields
