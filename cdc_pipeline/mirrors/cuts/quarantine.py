@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
+    from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
 
 FAILURES = "cut_failures"
 MOST_FAILURES = 3

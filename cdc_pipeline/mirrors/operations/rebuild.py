@@ -41,6 +41,7 @@ from cdc_pipeline.mirrors.changes.progress import (
 )
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import update_held_statements
+from cdc_pipeline.mirrors.cuts.cut_execution import mirror_entry
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
@@ -287,7 +288,8 @@ class Rebuilder:
         self._require_unchanged(rebuilt)
         update_held_statements(self._lake, scratch, commit.note)
         others = (entry for entry in entries if entry.name not in before)
-        now = sorted([*others, *filter(None, map(self.maker.mirror_entry, after))], key=lambda entry: entry.name)
+        rebuilt_entries = (mirror_entry(self._lake, name) for name in after)
+        now = sorted([*others, *filter(None, rebuilt_entries)], key=lambda entry: entry.name)
         publish(
             self._lake,
             Window(report.cut_id, None, report.resolved_tso, 0, published.last_batch, before=published.ends),
