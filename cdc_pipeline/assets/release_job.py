@@ -4,11 +4,9 @@
 import dagster as dg
 from pydantic import Field
 
-from cdc_pipeline.assets.failures import translate_errors
+from cdc_pipeline.assets.jobs import one_step_job, rebuild_metadata, rebuilder, store_rebuilt_catalog
 from cdc_pipeline.assets.metadata import table_value
-from cdc_pipeline.assets.one_step_job import one_step_job
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.assets.rebuild_job import content_hashes, rebuilder, update_catalog
 from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser, ReleaseReport
 from cdc_pipeline.pipeline import Pipeline
@@ -45,18 +43,11 @@ class ReleaseConfig(dg.Config):
 
 
 def release_job(pipeline: Pipeline) -> dg.JobDefinition:
-    @dg.op(
-        name=f"{pipeline.name}_release_letters",
-        description=_DESCRIPTION,
-        required_resource_keys={pipeline.spark_resource},
-    )
     def release_letters(context: dg.OpExecutionContext, config: ReleaseConfig) -> dg.Output[None]:
-        with translate_errors():
-            choice = _choice(config)
-            with open_lake(context, pipeline) as lake:
-                report = Releaser(rebuilder(lake, context, pipeline), config.note).release(choice)
-                if report.rebuild is not None and report.rebuild.cut_id is not None:
-                    update_catalog(lake)
+        choice = _choice(config)
+        with open_lake(context, pipeline) as lake:
+            report = Releaser(rebuilder(lake, context, pipeline), config.note).release(choice)
+            store_rebuilt_catalog(lake, report.rebuild)
         for letter in report.dead.shown[:_MOST_LOGGED]:
             context.log.warning(f"{letter.position} was not released: it breaks {letter.rule}: {letter.reason}")
         if not report.released.count:
@@ -84,16 +75,12 @@ def _choice(config: ReleaseConfig) -> DeadLetterChoice:
 
 
 def _metadata(report: ReleaseReport) -> dict[str, dg.MetadataValue]:
-    rebuild = report.rebuild
-    rebuilt: dict[str, dg.MetadataValue] = {}
-    if rebuild is not None:
-        rebuilt = {"cut": dg.MetadataValue.text(str(rebuild.cut_id)), "content_hashes": content_hashes(rebuild)}
     return {
         "released": dg.MetadataValue.int(report.released.count),
         "released_dead_letters": _dead_letters_table(report.released),
         "not_released": dg.MetadataValue.int(report.dead.count),
         "not_released_dead_letters": _dead_letters_table(report.dead),
-        **rebuilt,
+        **({} if report.rebuild is None else rebuild_metadata(report.rebuild)),
     }
 
 

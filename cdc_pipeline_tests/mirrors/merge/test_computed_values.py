@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_pipeline.assets.catalog import catalog_entries
 from cdc_pipeline.assets.nodes import mirror_lineage
 from cdc_pipeline.lake.catalog import CatalogColumn
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_execution import mirror_entry
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
