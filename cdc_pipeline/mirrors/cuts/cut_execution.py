@@ -15,8 +15,6 @@ from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import row_count, table_state
 from cdc_pipeline.lake.restored_tables import RestoredTableError, require_not_restored
 from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
-from cdc_pipeline.mirrors.changes.held_rows import count_held_rows
-from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements, store_outcomes
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
@@ -39,6 +37,7 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.few_rows import small_query
 from cdc_pipeline.spark.threads import map_in_threads
 
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mirrors.changes.window import Window
     from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
-    from cdc_pipeline.mysql.model.table import TableName
 
 
 class Stages:
@@ -103,7 +101,7 @@ class CutExecution:
         with small_query(self.lake.spark, self.expected_rows):
             read = _count_changes(planned, rows)
         held = tuple(
-            replace(table, rows=table.rows + read.held.get(planned.settings.selection.key(table.name), 0))
+            replace(table, rows=table.rows + read.held[planned.settings.selection.key(table.name)])
             for table in planned.plan.held
         )
         report = CutReport(
@@ -139,7 +137,7 @@ class CutExecution:
             duplicates=read.duplicates,
             late=planned.late.changes,
             breaches=planned.late.new_changes,
-            pending=self._count_pending(planned.window) + waited + sum(read.held.values()),
+            pending=self._count_pending(planned.window) + waited + read.held.total(),
             # a table of the cut before waits no longer if it is no longer included
             filtered=self._count_filtered(planned) + self.published.held_rows - waited,
         )
@@ -289,34 +287,39 @@ class _ChangeCounts:
     taken_in: int
     duplicates: int
     """Changes among `taken_in` that were delivered before."""
-    held: dict[TableName, int]
+    held: Counter[TableName]
     """Key → further changes, of held tables."""
     newest: datetime | None
     """Kafka's timestamp of the newest record."""
 
 
 def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
-    first, events = planned.plan.held_from, planned.row_selection.events
     read = rows.delivered.agg(F.count("*"), F.max("timestamp")).first()
     assert read is not None
-    held, duplicates = Counter(count_held_rows(rows.changes, first)), 0
+    held: Counter[TableName] = Counter()
+    if first := planned.plan.held_from:
+        for (name, segment), count in _rows_by_segment(rows.changes).items():
+            if name in first and segment >= first[name]:
+                held[name] += count
+    duplicates = 0
     if rows.copies is not None:
-        repeated = with_segments(rows.delivered.join(rows.copies, list(ROW_POSITION), "left_semi"), events)
-        held_repeated = count_held_rows(repeated, first)
-        duplicates = repeated.count() - sum(held_repeated.values())
-        held.update(held_repeated)
+        duplicates = rows.delivered.join(rows.copies, list(ROW_POSITION), "left_semi").count()
     # PySpark converts timestamps to this process's time zone
     newest = None if read[1] is None else read[1].astimezone(timezone.utc)
-    return _ChangeCounts(read[0] - sum(held.values()), duplicates, held, newest)
+    return _ChangeCounts(read[0] - held.total(), duplicates, held, newest)
+
+
+def _rows_by_segment(changes: DataFrame) -> dict[tuple[TableName, int], int]:
+    """(table, segment) → the number of its row changes."""
+    rows = changes.groupBy("database", "table", "segment").count().collect()
+    return {(TableName(row["database"], row["table"]), row["segment"]): row["count"] for row in rows}
 
 
 def _rows_by_step(changes: DataFrame, planned: PlannedCut) -> dict[int, int]:
     """The number of row changes of each ApplyRows step."""
-    rows = changes.groupBy("database", "table", "segment").count().collect()
-    counts = {(row["database"], row["table"], row["segment"]): row["count"] for row in rows}
+    counts = _rows_by_segment(changes)
     return {
-        item.step: sum(counts.get((item.source.database, item.source.table, segment), 0) for segment in item.segments)
-        for item in planned.row_sets
+        item.step: sum(counts.get((item.source, segment), 0) for segment in item.segments) for item in planned.row_sets
     }
 
 

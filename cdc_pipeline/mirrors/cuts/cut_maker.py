@@ -63,7 +63,7 @@ class CutMaker:
     unread: Callable[[], Collection[str] | None] = tuple
     """Returns the topics with new records in the source (None: unknown). Called only without watermarks."""
     permitted: frozenset[Position] = frozenset()
-    """For a replay: statements that `policy` does not hold (`permitted_statements`)."""
+    """For a replay: statements that `policy` does not hold."""
 
     @property
     def settings(self) -> CutSettings:

@@ -27,8 +27,8 @@ from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once, table_s
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import LakePaths, first_line, remove_folder, table_folders
 from cdc_pipeline.lake.restored_tables import RestoredTableError, foreign_commit
+from cdc_pipeline.lake.tables.ddl_history import APPLIED
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
-from cdc_pipeline.mirrors.changes.held_rows import approve, permitted_statements
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
     FirstTsosError,
@@ -55,7 +55,7 @@ from cdc_pipeline.mirrors.operations.upkeep import EVERY, keep_table_small
 from cdc_pipeline.mirrors.settings.column_rules import MaskSaltError
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
-from cdc_pipeline.positions import POSITION
+from cdc_pipeline.positions import POSITION, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -132,19 +132,21 @@ class Rebuilder:
     def _lake(self) -> Lake:
         return self.maker.lake
 
-    def rebuild(self, patterns: Sequence[str] = ()) -> RebuildReport:
+    def rebuild(self, patterns: Sequence[str] = (), approved: frozenset[Position] = frozenset()) -> RebuildReport:
         """Rebuilds from the change log the mirrors whose `database.table` matches a pattern, or, without patterns, all
         tables from the raw snapshot. Replaces what differs. Call it as the only writer (`lake.lock`).
 
-        Raises LakeError if no mirror matches, or no cut is published yet.
+        `approved`: statements that `ddl_policy` no longer holds. Raises LakeError if no mirror matches, or no cut is
+        published yet.
         """
-        with self.rebuild_in_scratch(patterns) as rebuilt:
+        with self.rebuild_in_scratch(patterns, approved) as rebuilt:
             return self.replace_differing(rebuilt)
 
     def approve(self, held: Iterable[HeldTable]) -> RebuildReport:
-        """Approves the statements that hold these tables, and rebuilds the tables with them. Call it as the only writer."""
-        approve(self._lake, held, self.maker.run_id)
-        return self.rebuild([glob.escape(str(table.name)) for table in held])
+        """Rebuilds these tables with the statements that hold them. Call it as the only writer."""
+        held = list(held)
+        names = [glob.escape(str(table.name)) for table in held]
+        return self.rebuild(names, frozenset(table.statement for table in held))
 
     def finish_begun_cut(self, *, abandon: bool) -> bool:
         """Finishes a begun cut, then applies all complete changes. A table whose step fails is quarantined at once.
@@ -168,7 +170,10 @@ class Rebuilder:
 
     @contextmanager
     def rebuild_in_scratch(
-        self, patterns: Sequence[str] = (), releases: DataFrame | None = None
+        self,
+        patterns: Sequence[str] = (),
+        approved: frozenset[Position] = frozenset(),
+        releases: DataFrame | None = None,
     ) -> Iterator[RebuiltTables]:
         """Rebuilds tables in a scratch lake, which exists until the `with` block ends. The lake itself stays the same.
 
@@ -208,7 +213,8 @@ class Rebuilder:
                 copy_inputs(self._lake, scratch, scope)
             # a table that fails again stays quarantined, unless it is chosen: then the rebuild fails
             waiting = (name for name in quarantined_tables(published.held) if not matches_any(str(name), patterns))
-            built = self._replay(scratch, scope, published, frozenset(map(self.maker.selection.key, waiting)))
+            at_once = frozenset(map(self.maker.selection.key, waiting))
+            built = self._replayer(scratch, scope, at_once, approved).replay_all(published)
             report = _scoped_report(replace(built, cut_id=published.cut_id + 1, streams=streams), scope, published)
             yield RebuiltTables(scratch, scope, report, published, abandoned or releases is not None, lake_state)
 
@@ -246,17 +252,20 @@ class Rebuilder:
         finally:
             remove_folder(self._lake.spark, folder)
 
-    def _replay(self, scratch: Lake, scope: Scope, published: PublishedCut, at_once: frozenset[TableName]) -> CutReport:
+    def _replayer(
+        self, scratch: Lake, scope: Scope, at_once: frozenset[TableName], approved: frozenset[Position]
+    ) -> CutMaker:
         """Makes the mirrors of the scratch lake. `at_once`: as in QuarantinePolicy."""
         named = "" if scope.tables is None else f" from the change log: {', '.join(map(str, sorted(scope.tables)))}"
         self.maker.report(f"rebuilding the mirrors{named}")
-        maker = replace(
+        # what the mirrors have applied was approved, or no policy held it then
+        applied = read_rows(self._lake, "ddl_history", ("status", "=", APPLIED), columns=POSITION)
+        return replace(
             self.maker,
             lake=scratch,
             quarantine_policy=QuarantinePolicy(None, at_once),
-            permitted=permitted_statements(self._lake),
+            permitted=approved | {Position(**row) for row in applied},
         )
-        return maker.replay_all(published)
 
     # ---- compare and replace
 
