@@ -18,8 +18,10 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.operations.dry_run import pending_statements
+from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
+from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser, ReleaseReport
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.pipeline import Pipeline
 
@@ -54,6 +56,11 @@ def one_step_job(
     return job
 
 
+def operation_jobs(pipeline: Pipeline) -> list[dg.JobDefinition]:
+    """The jobs of an operator, without `maintain_job`."""
+    return [rebuild_job(pipeline), release_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline)]
+
+
 # ---- rebuild
 
 _REBUILD = """Rebuilds the change log and the mirrors from the raw snapshot, and compares them with the lake by
@@ -74,26 +81,26 @@ class RebuildConfig(dg.Config):
 def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
     def rebuild_all(context: dg.OpExecutionContext, config: RebuildConfig) -> dg.Output[None]:
         with open_lake(context, pipeline) as lake:
-            report = rebuilder(lake, context, pipeline).rebuild(config.tables)
-            store_rebuilt_catalog(lake, report)
-        return dg.Output(None, metadata=rebuild_metadata(report))
+            report = _rebuilder(lake, context, pipeline).rebuild(config.tables)
+            _store_rebuilt_catalog(lake, report)
+        return dg.Output(None, metadata=_rebuild_metadata(report))
 
     return one_step_job(pipeline, "rebuild", _REBUILD, rebuild_all)
 
 
-def rebuilder(lake: Lake, context: dg.OpExecutionContext, pipeline: Pipeline) -> Rebuilder:
+def _rebuilder(lake: Lake, context: dg.OpExecutionContext, pipeline: Pipeline) -> Rebuilder:
     """The `Rebuilder` of the pipeline, for a run of one of its jobs."""
     maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
     return Rebuilder(maker, pipeline.dialect, pipeline.claim_store, pipeline.clock_skew_ms)
 
 
-def store_rebuilt_catalog(lake: Lake, report: RebuildReport | None) -> None:
+def _store_rebuilt_catalog(lake: Lake, report: RebuildReport | None) -> None:
     """Writes the mirrors of the newest cut to the catalog, from which Dagster loads its asset nodes."""
     if report is not None and report.cut_id is not None:
         update_catalog(lake, published_entries(published_cut(lake), lake.paths))
 
 
-def rebuild_metadata(report: RebuildReport) -> dict[str, dg.MetadataValue]:
+def _rebuild_metadata(report: RebuildReport) -> dict[str, dg.MetadataValue]:
     """The cut of the rebuild, and the content hash of each table before and after it."""
     rows = (
         (table.table, str(table.equal), table.before or "missing", table.after or "not upstream")
@@ -104,6 +111,86 @@ def rebuild_metadata(report: RebuildReport) -> dict[str, dg.MetadataValue]:
         "cut": dg.MetadataValue.text("none: all tables are equal" if report.cut_id is None else str(report.cut_id)),
         "content_hashes": table_value(["table", "equal", "before", "after"], rows),
     }
+
+
+# ---- dead letters
+
+_RELEASE = """Decodes dead letters again: unchanged (after a fix of the rule or of the claim store), or with a
+replacement message. Rebuilds change log and mirrors with the released records at their own offsets, so that none overwrites
+a newer change. A record that still breaks a rule stays a dead letter. If none is released, the lake does not change."""
+_MOST_LOGGED = 50
+
+
+class ReleaseConfig(dg.Config):
+    """Selects dead letters: those that match all given filters (positions, rules, tables), and those with a replacement."""
+
+    positions: list[str] = Field(
+        default_factory=list,
+        description="topic/partition@offset, or topic/partition@first-last, such as shop/0@17-20.",
+    )
+    rules: list[str] = Field(
+        default_factory=list,
+        description="Patterns on the rule (column rule of dead_letters), such as value_has_type; * selects all.",
+    )
+    tables: list[str] = Field(default_factory=list, description="Patterns on database.table, such as shop.*.")
+    replacements: dict[str, str] = Field(
+        default_factory=dict,
+        description="Replacement messages by topic/partition@offset. This run and every later rebuild decode the "
+        "replacement (the whole value, as text) in place of the record's value.",
+    )
+    replacement_file: str = Field(
+        default="",
+        description="File with replacement messages, on the machine that runs the job; may be .gz. One JSON object per "
+        "line with topic, partition, offset and payload (or payload_base64), as `kcat -C -J` prints it.",
+    )
+    note: str = Field(default="", description="Reason of the release, stored in dead_letter_releases.")
+
+
+def release_job(pipeline: Pipeline) -> dg.JobDefinition:
+    def release_letters(context: dg.OpExecutionContext, config: ReleaseConfig) -> dg.Output[None]:
+        choice = _choice(config)
+        with open_lake(context, pipeline) as lake:
+            report = Releaser(_rebuilder(lake, context, pipeline), config.note).release(choice)
+            _store_rebuilt_catalog(lake, report.rebuild)
+        for letter in report.dead.shown[:_MOST_LOGGED]:
+            context.log.warning(f"{letter.position} was not released: it breaks {letter.rule}: {letter.reason}")
+        if not report.released.count:
+            raise dg.Failure(
+                "none of the selected dead letters was released: each still breaks a rule; nothing was changed",
+                metadata={"not_released_dead_letters": _dead_letters_table(report.dead)},
+                allow_retries=False,
+            )
+        return dg.Output(None, metadata=_release_metadata(report))
+
+    return one_step_job(pipeline, "release_dead_letters", _RELEASE, release_letters)
+
+
+def _choice(config: ReleaseConfig) -> DeadLetterChoice:
+    try:
+        return DeadLetterChoice(
+            tuple(config.positions),
+            tuple(config.rules),
+            tuple(config.tables),
+            config.replacements,
+            config.replacement_file,
+        )
+    except ValueError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+
+
+def _release_metadata(report: ReleaseReport) -> dict[str, dg.MetadataValue]:
+    return {
+        "released": dg.MetadataValue.int(report.released.count),
+        "released_dead_letters": _dead_letters_table(report.released),
+        "not_released": dg.MetadataValue.int(report.dead.count),
+        "not_released_dead_letters": _dead_letters_table(report.dead),
+        **({} if report.rebuild is None else _rebuild_metadata(report.rebuild)),
+    }
+
+
+def _dead_letters_table(letters: DeadLetters) -> dg.TableMetadataValue:
+    rows = ((str(letter.position), letter.table, letter.rule, letter.reason) for letter in letters.shown)
+    return table_value(["position", "table", "rule", "reason"], rows)
 
 
 # ---- statements that `ddl_policy: hold` stops
@@ -146,9 +233,9 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
             approved = {str(table.name): f"the statement at {table.statement}" for table in selected}
             for name, statement in approved.items():
                 context.log.info(f"{name}: approved {statement}")
-            report = rebuilder(lake, context, pipeline).approve(selected)
-            store_rebuilt_catalog(lake, report)
-        return dg.Output(None, metadata={"approved": dg.MetadataValue.json(approved), **rebuild_metadata(report)})
+            report = _rebuilder(lake, context, pipeline).approve(selected)
+            _store_rebuilt_catalog(lake, report)
+        return dg.Output(None, metadata={"approved": dg.MetadataValue.json(approved), **_rebuild_metadata(report)})
 
     return one_step_job(pipeline, "approve_ddl", _APPROVE, approve_statements)
 

@@ -11,16 +11,9 @@ from pydantic import Field, ValidationInfo, field_serializer, field_validator
 
 from cdc_pipeline.assets.decoded import decoded_assets
 from cdc_pipeline.assets.follower import follow_job
-from cdc_pipeline.assets.jobs import (
-    approve_ddl_job,
-    ddl_dry_run_job,
-    maintain_job,
-    maintenance_schedule,
-    rebuild_job,
-)
+from cdc_pipeline.assets.jobs import maintain_job, maintenance_schedule, operation_jobs
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
-from cdc_pipeline.assets.release_job import release_job
 from cdc_pipeline.component.column_fields import (
     Masks,
     check_masked_keys,
@@ -478,15 +471,7 @@ class CdcPipeline(dg.Component, YamlModel):
             None if context is None else context.path / "defs.yaml",
         )
         maintain = maintain_job(pipeline)
-        jobs: list[Any] = [
-            ingest,
-            follow,
-            rebuild_job(pipeline),
-            release_job(pipeline),
-            ddl_dry_run_job(pipeline),
-            approve_ddl_job(pipeline),
-            maintain,
-        ]
+        jobs: list[Any] = [ingest, follow, *operation_jobs(pipeline), maintain]
         sensors = [
             new_offsets_sensor(
                 pipeline,
