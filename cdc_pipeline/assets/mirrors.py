@@ -38,7 +38,7 @@ from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS
-from cdc_pipeline.mirrors.operations.upkeep import keep_small
+from cdc_pipeline.mirrors.operations.maintenance import keep_small
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline.sources.unread import unread_topics

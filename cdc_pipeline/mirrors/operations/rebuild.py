@@ -48,10 +48,9 @@ from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES, lake_balance
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
-from cdc_pipeline.mirrors.operations.content_hash import content_hash
-from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild
+from cdc_pipeline.mirrors.operations.maintenance import EVERY, keep_table_small
+from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild, content_hash
 from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_inputs
-from cdc_pipeline.mirrors.operations.upkeep import EVERY, keep_table_small
 from cdc_pipeline.mirrors.settings.column_rules import MaskSaltError
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
