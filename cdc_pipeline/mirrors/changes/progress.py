@@ -301,15 +301,11 @@ def _held_table(row: Mapping[str, Any]) -> HeldTable:
 # ---- the next cut
 
 
-class FirstTsosError(LakeError):
-    """The stream has TSOs, and the cuts so far have none: the end of a cut would not be comparable with the one before."""
-
-
 def require_tsos_as_before(lake: Lake, published: PublishedCut, streams: StreamProgress) -> None:
-    """Raises FirstTsosError."""
+    """Raises LakeError if the stream has TSOs and the cuts so far have none: their ends would not be comparable."""
     if streams.has_tsos and published.ends:
         name = lake.paths.pipeline
-        raise FirstTsosError(
+        raise LakeError(
             f"the stream has TSOs now, and the cuts so far have none. Nothing was changed. Run {name}_rebuild without "
             "`tables`, once each partition has a watermark",
             pipeline=name,

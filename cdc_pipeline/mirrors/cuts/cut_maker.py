@@ -76,14 +76,7 @@ class CutMaker:
         mirror that the cut changes was restored (RESTORE).
         """
         started = time.monotonic()
-        require_intact_logs(self.lake.paths.own_tables)
-        for path in finish_moves(self.lake.spark, self.lake.paths.moves):
-            self.report(f"finished the move of a folder to {path}, at which a run died")
-        published, report = published_cut(self.lake), None
-        if begun := load_begun_cut(self.lake, published, self.columns.salt):
-            self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
-            report = self._resume(begun, published, read_progress(self.lake, published))
-            published = published_cut(self.lake)
+        report, published = self.finish_begun_cut(), published_cut(self.lake)
         with small_query(self.lake.spark, 0):
             streams = with_ends(self.lake, read_progress(self.lake, published), published, self.unread)
         require_published(self.lake, published)
@@ -95,6 +88,18 @@ class CutMaker:
         if report is None:
             report = self._unchanged(published, streams)
         return replace(report, seconds=time.monotonic() - started)
+
+    def finish_begun_cut(self) -> CutReport | None:
+        """Finishes the cut that an earlier run has begun; None if there is none. Raises as `advance`."""
+        require_intact_logs(self.lake.paths.own_tables)
+        for path in finish_moves(self.lake.spark, self.lake.paths.moves):
+            self.report(f"finished the move of a folder to {path}, at which a run died")
+        published = published_cut(self.lake)
+        begun = load_begun_cut(self.lake, published, self.columns.salt)
+        if begun is None:
+            return None
+        self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
+        return self._resume(begun, published, read_progress(self.lake, published))
 
     def replay_all(self, published: PublishedCut) -> CutReport:
         """Makes the first cut of an empty lake, with all that the cut `published` of another lake has."""

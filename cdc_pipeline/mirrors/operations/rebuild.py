@@ -26,12 +26,11 @@ from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once, table_state
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import LakePaths, first_line, remove_folder, table_folders
-from cdc_pipeline.lake.restored_tables import RestoredTableError, foreign_commit
+from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.lake.tables.ddl_history import APPLIED
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
-    FirstTsosError,
     PublishedCut,
     newest_known_cut,
     published_cut,
@@ -51,7 +50,6 @@ from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.operations.maintenance import EVERY, keep_table_small
 from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild, content_hash
 from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_inputs
-from cdc_pipeline.mirrors.settings.column_rules import MaskSaltError
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.positions import POSITION, Position
@@ -148,23 +146,19 @@ class Rebuilder:
         return self.rebuild(names, frozenset(table.statement for table in held))
 
     def finish_begun_cut(self, *, abandon: bool) -> bool:
-        """Finishes a begun cut, then applies all complete changes. A table whose step fails is quarantined at once.
+        """Finishes a begun cut. A table whose step fails is quarantined at once.
 
-        If a new cut fails, its changes remain for a later run. Returns True if a begun cut failed and the caller replaces
-        it; without `abandon` that raises the cut's error instead. Errors of the disk, the lake or Spark are raised.
+        Returns True if the cut failed and the caller replaces it; without `abandon` that raises the cut's error instead.
+        Errors of the disk, the lake or Spark are raised.
         """
         try:
-            replace(self.maker, quarantine_policy=QuarantinePolicy(1)).advance()
+            replace(self.maker, quarantine_policy=QuarantinePolicy(1)).finish_begun_cut()
         except Exception as error:
             begun = is_begun(self._lake, published_cut(self._lake))
-            is_ignored = not begun and isinstance(error, (FirstTsosError, MaskSaltError, RestoredTableError))
-            is_lost = affects_all_tables(error) or (not abandon if begun else isinstance(error, LakeError))
-            if is_lost and not is_ignored:
+            if affects_all_tables(error) or not (abandon and begun):
                 raise
-            self.maker.report(
-                f"{'the begun' if begun else 'a new'} cut failed, the rebuild ignores it: {first_line(error)}"
-            )
-            return begun
+            self.maker.report(f"the begun cut failed, the rebuild ignores it: {first_line(error)}")
+            return True
         return False
 
     @contextmanager
