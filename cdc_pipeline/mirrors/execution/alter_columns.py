@@ -97,7 +97,7 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     kept = [origin for origin in step.origins if origin.before is not None]
     has_datetime = _has_datetime(step)
     features = dict(NTZ_FEATURE) if has_datetime else {}
-    rewritten = {origin.after.name for origin in kept if _needs_rewrite_here(origin, step, context.time_zone)}
+    rewritten = {origin.after.name for origin in kept if _needs_rewrite(origin, step, context.time_zone)}
     changed = rewritten | columns_to_generate(step, rewritten)
     computed = columns_to_recompute(step, lambda origin: origin.after.name in changed)
     mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
@@ -136,27 +136,12 @@ def _names_after(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> dict[str,
     return {column.name: after.get(column.name) for column in step.before.schema.columns}
 
 
-def needs_rewrite(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> bool:
-    """Whether a kept column gets other values, or a type that cannot read its files.
-
-    `schema`: the table's definition before the change.
-    """
-    before, after = origin.before, origin.after
-    assert before is not None
-    if not _reads_old_files(origin) or adds_labels(before.type, after.type):
-        return True
-    return (
-        conversion_doubt(before.type, after.type) is not None
-        and converted_value(before, after, schema, time_zone) is not None
-    )
-
-
-def _needs_rewrite_here(origin: ColumnOrigin, step: ChangeColumns, time_zone: str) -> bool:
-    """As `needs_rewrite`, for a mirror with masked columns: masked values do not change."""
+def _needs_rewrite(origin: ColumnOrigin, step: ChangeColumns, time_zone: str) -> bool:
+    """Whether a kept column gets other values, or a type that cannot read its files. Masked values do not change."""
     assert origin.before is not None
     before, after = _masks(origin, step)
     if before is None and after is None:
-        return needs_rewrite(origin, step.before.schema, time_zone)
+        return conversion(origin, step.before.schema, time_zone) is not None
     return before != after or (after != HASH and not _reads_old_files(origin))
 
 
@@ -231,13 +216,14 @@ def _rewrite_rows(context: StepContext, step: ChangeColumns, recomputed: Set[str
         if before is not None:
             columns.append(F.col(quoted(origin.before.name)).alias(origin.after.name))
             continue
-        new, doubtful = new_value(origin, step.before.schema, context.time_zone)
+        old, value_type = F.col(quoted(origin.before.name)), spark_type(origin.after.type)
+        new = old.cast(value_type)
+        if (converted := conversion(origin, step.before.schema, context.time_zone)) is not None:
+            new, doubtful = converted
+            doubts[origin.after.name] = old.isNotNull() & (new.isNull() | doubtful)
         columns.append(new.alias(origin.after.name))
         if after is not None:
-            masked[origin.after.name] = (spark_type(origin.after.type), after)
-        if needs_rewrite(origin, step.before.schema, context.time_zone):
-            old = F.col(quoted(origin.before.name))
-            doubts[origin.after.name] = old.isNotNull() & (new.isNull() | doubtful)
+            masked[origin.after.name] = (value_type, after)
     kept = [F.col(quoted(old)).alias(new) for old, new in _kept_names(step)]
     computed = [
         F.lit(None).cast(field.dataType).alias(field.name) if field.name in recomputed else F.col(quoted(field.name))
@@ -266,8 +252,9 @@ def _conversion_gaps(mirror: DataFrame, doubts: Mapping[str, Column], step: Chan
     ]
 
 
-def new_value(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tuple[Column, Column]:
-    """The value of a kept column after the change, and a boolean that is true if the value may differ from upstream's.
+def conversion(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tuple[Column, Column] | None:
+    """The value of a kept column after the change, and a boolean that is true if the value may differ from upstream's. None
+    if the value is the same, in a type that can read the old files.
 
     `schema`: the table's definition before the change.
     """
@@ -276,12 +263,12 @@ def new_value(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tupl
     column, no_doubt = F.col(quoted(before.name)), F.lit(False)
     if adds_labels(before.type, after.type):
         return parse_value(column, after.type, time_zone), no_doubt
-    new = spark_type(after.type)
     if conversion_doubt(before.type, after.type) is not None:
         expression = converted_value(before, after, schema, time_zone)
         if expression is not None:
             doubtful = no_doubt if expression.doubtful is None else F.coalesce(F.expr(expression.doubtful), no_doubt)
             return F.expr(expression.sql), doubtful
     if _reads_old_files(origin):
-        return column.cast(new), no_doubt
-    return (column.cast("string") if isinstance(new, StringType) else column.cast("string").try_cast(new)), no_doubt
+        return None
+    text, new = column.cast("string"), spark_type(after.type)
+    return (text if isinstance(new, StringType) else text.try_cast(new)), no_doubt
