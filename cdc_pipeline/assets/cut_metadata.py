@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from cdc_pipeline.checks.freshness import lag
 from cdc_pipeline.mirrors.cuts.cut_report import tso_datetime
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
 
 MOST_MIRRORS = 50
@@ -50,12 +53,14 @@ def overview(report: CutReport, now: datetime | None = None) -> dg.TableMetadata
 
 
 def mirror_metadata(entry: MirrorEntry, counts: TableCounts, report: CutReport) -> dict[str, dg.MetadataValue]:
+    # across renames; none for a new mirror
+    before = report.versions_before.get(entry.mirror_id)
     return {
         "dagster/row_count": dg.MetadataValue.int(entry.rows),
         "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
         "resolved_time": dg.MetadataValue.text(str(report.resolved_time)),
-        **_lag(report),
-        **_version_before(entry, report),
+        **_seconds("lag_seconds", lag(report)),
+        **({} if before is None else {"delta_version_before": dg.MetadataValue.int(before)}),
         "delta_version": dg.MetadataValue.int(entry.version),
         "changes": dg.MetadataValue.int(counts.changes),
         "inserted": dg.MetadataValue.int(counts.inserted),
@@ -68,48 +73,27 @@ def mirror_metadata(entry: MirrorEntry, counts: TableCounts, report: CutReport) 
     }
 
 
-def _version_before(entry: MirrorEntry, report: CutReport) -> dict[str, dg.MetadataValue]:
-    """The mirror's Delta version in the previous cut, across renames; empty for a new mirror."""
-    before = report.versions_before.get(entry.mirror_id)
-    return {} if before is None else {"delta_version_before": dg.MetadataValue.int(before)}
-
-
-def _produce_to_mirror(report: CutReport) -> dict[str, dg.MetadataValue]:
-    """Age of the newest record in the cut, by its Kafka timestamp; empty if the cut has no new records."""
-    if report.newest_record is None:
-        return {}
-    age = datetime.now(timezone.utc) - report.newest_record
-    return {"produce_to_mirror_seconds": dg.MetadataValue.float(round(age.total_seconds(), 1))}
-
-
-def _lag(report: CutReport) -> dict[str, dg.MetadataValue]:
-    """Lag of the mirrors behind the clock as a number, so that the UI plots it over the runs."""
-    behind = lag(report)
-    return {} if behind is None else {"lag_seconds": dg.MetadataValue.float(round(behind.total_seconds(), 1))}
+def _seconds(name: str, duration: timedelta | None) -> dict[str, dg.MetadataValue]:
+    """A number, so that the UI plots it over the runs; empty if the duration is unknown."""
+    return {} if duration is None else {name: dg.MetadataValue.float(round(duration.total_seconds(), 1))}
 
 
 def cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
+    age = None if report.newest_record is None else datetime.now(timezone.utc) - report.newest_record
     return {
         "overview": overview(report),
         "published": dg.MetadataValue.bool(report.published),
         "cut": dg.MetadataValue.int(report.cut_id),
         "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
         "resolved_time": dg.MetadataValue.text(str(report.resolved_time)),
-        **_lag(report),
+        **_seconds("lag_seconds", lag(report)),
         "slowest_partition": dg.MetadataValue.text(str(report.streams.held_by)),
         "watermark_lag_seconds": dg.MetadataValue.float(round(report.streams.held_back_ms / 1000, 1)),
         "partitions_without_watermark": dg.MetadataValue.json(list(report.streams.without_watermark)),
         "mirrors": dg.MetadataValue.int(len(report.mirrors)),
-        "changes": dg.MetadataValue.int(report.totals.changes),
-        "applied": dg.MetadataValue.int(report.totals.applied),
+        **{name: dg.MetadataValue.int(count) for name, count in asdict(report.totals).items()},
         "superseded": dg.MetadataValue.int(report.totals.superseded),
-        "rejected": dg.MetadataValue.int(report.totals.rejected),
-        "duplicates": dg.MetadataValue.int(report.totals.duplicates),
-        "late": dg.MetadataValue.int(report.totals.late),
-        "breaches": dg.MetadataValue.int(report.totals.breaches),
-        "filtered": dg.MetadataValue.int(report.totals.filtered),
-        "pending": dg.MetadataValue.int(report.totals.pending),
-        **_produce_to_mirror(report),
+        **_seconds("produce_to_mirror_seconds", age),
         "stages": table_value(
             ["stage", "seconds"], ((stage, round(seconds, 1)) for stage, seconds in report.stages.items())
         ),

@@ -58,19 +58,16 @@ class FollowLimits:
     """Records that wait for this time start a batch even if they are fewer than `minimum_records`."""
 
 
-@dataclass(frozen=True)
 class LoadedCode:
     """The files of the package and `declaration`, as they were when this value was created.
 
     A new image of a container is not detected: it has files of its own.
     """
 
-    declaration: Path | None = None
-    """The YAML file of the pipeline; None if it is declared in Python."""
-    _states: dict[Path, tuple[int, int]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_states", self._read())
+    def __init__(self, declaration: Path | None = None) -> None:
+        """`declaration`: the YAML file of the pipeline; None if it is declared in Python."""
+        self._declaration = declaration
+        self._states = self._read()
 
     @property
     def has_changed(self) -> bool:
@@ -79,7 +76,7 @@ class LoadedCode:
     def _read(self) -> dict[Path, tuple[int, int]]:
         """Size and modification time of each file. A file that is replaced meanwhile is left out."""
         states = {}
-        for path in (*_PACKAGE.rglob("*.py"), *([self.declaration] if self.declaration else [])):
+        for path in (*_PACKAGE.rglob("*.py"), *([self._declaration] if self._declaration else [])):
             try:
                 state = path.stat()
             except OSError:

@@ -148,8 +148,14 @@ class ReleaseConfig(dg.Config):
 
 def release_job(pipeline: Pipeline) -> dg.JobDefinition:
     def release_letters(context: dg.OpExecutionContext, config: ReleaseConfig) -> dg.Output[None]:
-        choice = _choice(config)
         with open_lake(context, pipeline) as lake:
+            choice = DeadLetterChoice(
+                tuple(config.positions),
+                tuple(config.rules),
+                tuple(config.tables),
+                config.replacements,
+                config.replacement_file,
+            )
             report = Releaser(_rebuilder(lake, context, pipeline), config.note).release(choice)
             _store_rebuilt_catalog(lake, report.rebuild)
         for letter in report.dead.shown[:_MOST_LOGGED]:
@@ -163,19 +169,6 @@ def release_job(pipeline: Pipeline) -> dg.JobDefinition:
         return dg.Output(None, metadata=_release_metadata(report))
 
     return one_step_job(pipeline, "release_dead_letters", _RELEASE, release_letters)
-
-
-def _choice(config: ReleaseConfig) -> DeadLetterChoice:
-    try:
-        return DeadLetterChoice(
-            tuple(config.positions),
-            tuple(config.rules),
-            tuple(config.tables),
-            config.replacements,
-            config.replacement_file,
-        )
-    except ValueError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
 
 
 def _release_metadata(report: ReleaseReport) -> dict[str, dg.MetadataValue]:
