@@ -306,12 +306,10 @@ class Rebuilder:
     def _replace_decoded(self, rebuilt: RebuiltTables, commit: Commit) -> tuple[list[TableRebuild], bool]:
         """Replaces all decoded tables if any differs. Returns one entry per table, and whether they differ from what the
         cuts have counted."""
-        if not rebuilt.scope.is_all:
-            self._add_dead_letters(rebuilt.lake, commit)
-            return [], False
-        tables = [self._compare(table, rebuilt.lake) for table in _DECODED]
+        is_all = rebuilt.scope.is_all
+        tables = [self._compare(table, rebuilt.lake) for table in _DECODED] if is_all else []
         # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE): a release may remove some
-        changed = rebuilt.replaces_all or not all(table.equal for table in tables)
+        changed = is_all and (rebuilt.replaces_all or not all(table.equal for table in tables))
         if changed:
             self._require_unchanged(rebuilt)
             for table in _DECODED:
@@ -319,7 +317,7 @@ class Rebuilder:
         else:
             self._add_dead_letters(rebuilt.lake, commit)
         # a rebuild that died may have replaced them before
-        return tables, changed or not lake_balance(self._lake).is_balanced
+        return tables, changed or (is_all and not lake_balance(self._lake).is_balanced)
 
     def _set_aside(self, rebuilt: RebuiltTables, kept: frozenset[TableName]) -> None:
         """Moves mirrors to `dropped/` that the published cut does not have at their paths: a cut that failed has moved or
