@@ -201,7 +201,7 @@ class CutExecution:
 
     def _restored(self, planned: PlannedCut) -> dict[int, Exception]:
         """The steps on mirrors that were restored (RESTORE) after the cut was begun: their commits do not show how far they
-        are. `CutInputs` looks at the mirrors of a new cut."""
+        are. `CutPlanner` looks at the mirrors of a new cut."""
         found: dict[int, Exception] = {}
         for index, step in enumerate(planned.plan.steps):
             try:
