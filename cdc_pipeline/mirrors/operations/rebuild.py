@@ -190,7 +190,8 @@ class Rebuilder:
             raise LakeError("no cut is published yet: run the ingest first", pipeline=self._lake.paths.pipeline)
         if patterns and published.selection != self.maker.selection:
             raise LakeError(
-                "include, exclude or routes have changed, and no cut has applied them yet: run the rebuild without tables",
+                "include, exclude or routes have changed, and no cut has applied them yet: run the ingest first, or the "
+                "rebuild without tables",
                 pipeline=self._lake.paths.pipeline,
             )
         scope = chosen_scope(self.maker, patterns, published) if patterns else ALL
