@@ -76,7 +76,9 @@ class CutMaker:
         mirror that the cut changes was restored (RESTORE).
         """
         started = time.monotonic()
-        report, published = self.finish_begun_cut(), published_cut(self.lake)
+        published = published_cut(self.lake)
+        if report := self.finish_begun_cut(published):
+            published = published_cut(self.lake)
         with small_query(self.lake.spark, 0):
             streams = with_ends(self.lake, read_progress(self.lake, published), published, self.unread)
         require_published(self.lake, published)
@@ -89,12 +91,11 @@ class CutMaker:
             report = self._unchanged(published, streams)
         return replace(report, seconds=time.monotonic() - started)
 
-    def finish_begun_cut(self) -> CutReport | None:
-        """Finishes the cut that an earlier run has begun; None if there is none. Raises as `advance`."""
+    def finish_begun_cut(self, published: PublishedCut) -> CutReport | None:
+        """Finishes the cut that an earlier run has begun after `published`; None if there is none. Raises as `advance`."""
         require_intact_logs(self.lake.paths.own_tables)
         for path in finish_moves(self.lake.spark, self.lake.paths.moves):
             self.report(f"finished the move of a folder to {path}, at which a run died")
-        published = published_cut(self.lake)
         begun = load_begun_cut(self.lake, published, self.columns.salt)
         if begun is None:
             return None

@@ -152,7 +152,7 @@ class Rebuilder:
         Errors of the disk, the lake or Spark are raised.
         """
         try:
-            replace(self.maker, quarantine_policy=QuarantinePolicy(1)).finish_begun_cut()
+            replace(self.maker, quarantine_policy=QuarantinePolicy(1)).finish_begun_cut(published_cut(self._lake))
         except Exception as error:
             begun = is_begun(self._lake, published_cut(self._lake))
             if affects_all_tables(error) or not (abandon and begun):
