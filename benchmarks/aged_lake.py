@@ -24,7 +24,7 @@ from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.control_tables import append_rows, overwrite_rows
 from cdc_pipeline.lake.delta import Commit, forget_cached_log, table_state
 from cdc_pipeline.lake.delta_log import delta_log
-from cdc_pipeline.mirrors.operations.upkeep import EVERY, keep_table_small
+from cdc_pipeline.mirrors.operations.maintenance import EVERY, keep_table_small
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from benchmarks.batches import BenchmarkLake, Cost, local_spark, row_message, sp
 from benchmarks.output import log
 from benchmarks.results import Figure, add_json_option, report
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.mirrors.operations.upkeep import keep_small
+from cdc_pipeline.mirrors.operations.maintenance import keep_small
 from cdc_pipeline.mysql.model.table import TableName
 
 if TYPE_CHECKING:

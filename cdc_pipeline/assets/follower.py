@@ -1,42 +1,46 @@
-"""The loop of `<pipeline>_follow`: when the next batch is due, and when the run ends."""
+"""The job `<pipeline>_follow`, its loop, and when the run ends."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
+import contextlib
 import ctypes
+import signal
+import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import dagster as dg
 from dagster import RunsFilter
 
+from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
 from cdc_pipeline.assets.decoded import decode_results
 from cdc_pipeline.assets.failures import translate_errors
-from cdc_pipeline.assets.interrupts import deferred_interrupts
+from cdc_pipeline.assets.jobs import one_step_job
 from cdc_pipeline.assets.keys import CUTS, table_key
-from cdc_pipeline.assets.mirrors import cut_results
+from cdc_pipeline.assets.mirrors import cut_results, mirror_parents
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.raw import ingest_results
 from cdc_pipeline.checks.cuts import attempt_result
+from cdc_pipeline.checks.streams import NO_LIMITS, FreshnessLimits
 from cdc_pipeline.lake.recent_answers import RecentAnswers
-from cdc_pipeline.pipeline import PIPELINE_TAG
+from cdc_pipeline.pipeline import PIPELINE_TAG, Pipeline
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import NewRecords, RunContext
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
-    from cdc_pipeline.assets.code_version import LoadedCode
-    from cdc_pipeline.checks.streams import FreshnessLimits
-    from cdc_pipeline.pipeline import Pipeline
-
+_PACKAGE = Path(__file__).parents[1]
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Dagster cancels a run with SIGINT, systemd and Kubernetes with SIGTERM."""
 MOST_ATTEMPTS = 8
 """Failed attempts in a row after which the run fails, so that alerts on failed runs fire. Their pauses take six minutes."""
 NEW_CODE = "its code or its declaration has changed"
 """The end of a run that its process must not follow by another one: it has the old code and declaration."""
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 5.0, 120.0
+_DESCRIPTION = """Ingests new records, decodes them and advances the mirrors, batch after batch in one Spark session. Each
+batch reports what a run of the ingest job reports. Ends after `follow.maximum_minutes`, without new records for
+`follow.idle_minutes`, for new code, and for a run of the pipeline that waits."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,33 @@ class FollowLimits:
     minimum_records: int = 1
     maximum_wait_seconds: float = 300.0
     """Records that wait for this time start a batch even if they are fewer than `minimum_records`."""
+
+
+class LoadedCode:
+    """The files of the package and `declaration`, as they were when this value was created.
+
+    A new image of a container is not detected: it has files of its own.
+    """
+
+    def __init__(self, declaration: Path | None = None) -> None:
+        """`declaration`: the YAML file of the pipeline; None if it is declared in Python."""
+        self._declaration = declaration
+        self._states = self._read()
+
+    @property
+    def has_changed(self) -> bool:
+        return self._read() != self._states
+
+    def _read(self) -> dict[Path, tuple[int, int]]:
+        """Size and modification time of each file. A file that is replaced meanwhile is left out."""
+        states = {}
+        for path in (*_PACKAGE.rglob("*.py"), *([self._declaration] if self._declaration else [])):
+            try:
+                state = path.stat()
+            except OSError:
+                continue
+            states[path] = state.st_size, state.st_mtime_ns
+        return states
 
 
 @dataclass
@@ -173,3 +204,56 @@ def return_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+@contextlib.contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Lets a stage finish before the cancellation of a run takes effect: handles the first interrupt within the block at its
+    end, and any further one at once.
+
+    Python handles signals in the main thread only, so the block is not protected in other threads.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
+    received: list[int] = []
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def defer(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        restore()
+
+    for number in handlers:
+        signal.signal(number, defer)
+    try:
+        yield
+    finally:
+        restore()
+        for number in received:
+            signal.raise_signal(number)
+
+
+def follow_job(
+    pipeline: Pipeline,
+    assets: Sequence[dg.AssetsDefinition],
+    limits: FollowLimits,
+    freshness: FreshnessLimits = NO_LIMITS,
+    declaration: Path | None = None,
+) -> dg.JobDefinition:
+    """The job of a pipeline. `assets`: what its batches materialize; `declaration`: the YAML file of the pipeline."""
+    # what this process has loaded: a file that changes before the first batch counts too
+    code = LoadedCode(declaration)
+    parents = {spec.key: [dep.asset_key for dep in spec.deps] for definition in assets for spec in definition.specs}
+    blocking = frozenset(spec.key for definition in assets for spec in definition.check_specs if spec.blocking)
+
+    def follow_source(context: dg.OpExecutionContext) -> dg.Output[None]:
+        events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking)
+        follower = Follower(context, pipeline, events, freshness, limits, code)
+        follower.follow()
+        return dg.Output(None, metadata={"batches": follower.batches, "end": follower.end})
+
+    return one_step_job(pipeline, "follow", _DESCRIPTION, follow_source, pipeline.tags_of_run(limits.maximum_seconds))

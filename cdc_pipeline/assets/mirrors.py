@@ -2,12 +2,13 @@
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timezone
 from functools import partial
 
 import dagster as dg
 
 from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
+from cdc_pipeline.assets.catalog import update_catalog
+from cdc_pipeline.assets.cut_metadata import cut_metadata, mirror_metadata
 from cdc_pipeline.assets.keys import (
     CHANGE_LOG,
     CUTS,
@@ -17,10 +18,9 @@ from cdc_pipeline.assets.keys import (
     name_safe_key,
     table_key,
 )
-from cdc_pipeline.assets.metadata import column_schema, statements_metadata, table_value
+from cdc_pipeline.assets.metadata import column_schema
 from cdc_pipeline.assets.nodes import mirror_group, mirror_lineage, node_attributes
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.assets.overview import overview
 from cdc_pipeline.checks.cuts import (
     DDL_APPLIED,
     NO_BREACH,
@@ -37,16 +37,14 @@ from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, KeysToChe
 from cdc_pipeline.checks.records import BALANCE, cut_balance_result
 from cdc_pipeline.checks.results import code_span, previously_failed_tables
 from cdc_pipeline.checks.specs import check_spec
-from cdc_pipeline.checks.streams import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, lag
-from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog, write_catalog
+from cdc_pipeline.checks.streams import FRESH, NO_LIMITS, FreshnessLimits, fresh_result
+from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
-from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS
-from cdc_pipeline.mirrors.operations.upkeep import keep_small
-from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mirrors.operations.maintenance import keep_small
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import unread_topics
 from cdc_pipeline.sources.source import RunContext
@@ -159,14 +157,16 @@ def cut_results(
     """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them."""
     cuts = table_key(pipeline.name, CUTS)
     report = cut_maker(lake, pipeline, run.run_id, run.report).advance()
-    catalog = _update_catalog(lake, report)
+    # a remote lake has no catalog, only the metadata of new materializations
+    mirrors = report.mirrors if lake.paths.is_local else [one for one in report.mirrors if one.name in report.changed]
+    catalog = update_catalog(lake, mirrors, reread=bool(report.selection_changes))
     checks = _lake_check_results(instance, lake, pipeline, report, cuts, recent)
     by_name = {entry.name: entry for entry in report.mirrors}
     results: list[StageResult] = [
         dg.MaterializeResult(
             asset_key=mirror_key(pipeline.name, name),
             metadata={
-                **_mirror_metadata(by_name[name], counts, report),
+                **mirror_metadata(by_name[name], counts, report),
                 # Dagster's own check of schema changes compares those of materializations
                 **({"dagster/column_schema": column_schema(catalog[name])} if name in catalog else {}),
             },
@@ -176,34 +176,10 @@ def cut_results(
         if name in by_name  # not dropped in this cut
     ]
     version = dg.DataVersion(str(report.cut_id))
-    results.append(dg.MaterializeResult(asset_key=cuts, metadata=_cut_metadata(report), data_version=version))
+    results.append(dg.MaterializeResult(asset_key=cuts, metadata=cut_metadata(report), data_version=version))
     fresh = [fresh_result(report, limits, cuts)] if limits.declared else []
     keep_small(lake, report.without_quarantined, run.report)
     return [*results, no_gaps_result(report, cuts), attempt_result(cuts), *checks, *fresh]
-
-
-def _update_catalog(lake: Lake, report: CutReport) -> dict[TableName, CatalogEntry]:
-    """Writes the mirrors of the cut to the catalog, and returns them. Looks at those with another version than there."""
-    known = {
-        entry.name: entry for entry in read_catalog(lake.paths) if not entry.dropped and not report.selection_changes
-    }
-
-    def is_known(mirror: MirrorEntry) -> bool:
-        entry = known.get(mirror.name)
-        return entry is not None and (entry.mirror_id, entry.version, entry.path) == (
-            mirror.mirror_id,
-            mirror.version,
-            mirror.path,
-        )
-
-    entries = {mirror.name: known[mirror.name] for mirror in report.mirrors if is_known(mirror)}
-    others = [mirror for mirror in report.mirrors if mirror.name not in entries]
-    if not lake.paths.is_local:  # it has no catalog
-        others = [mirror for mirror in others if mirror.name in report.changed]
-    if report.published or others:
-        entries.update({entry.name: entry for entry in catalog_entries(lake.spark, others)})
-        write_catalog(lake.paths, entries.values())
-    return entries
 
 
 def _cuts_spec(
@@ -256,74 +232,3 @@ def _lake_check_results(
     # the maintenance job looks at all tables
     commits = own_commits_result(lake, previously_failed_tables(instance, cuts, ONLY_OWN_COMMITS), cuts)
     return [ddl, balance, breach, keys, schemas, commits]
-
-
-def _mirror_metadata(entry: MirrorEntry, counts: TableCounts, report: CutReport) -> dict[str, dg.MetadataValue]:
-    return {
-        "dagster/row_count": dg.MetadataValue.int(entry.rows),
-        "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
-        "resolved_time": dg.MetadataValue.text(str(report.resolved_time)),
-        **_lag(report),
-        **_version_before(entry, report),
-        "delta_version": dg.MetadataValue.int(entry.version),
-        "changes": dg.MetadataValue.int(counts.changes),
-        "inserted": dg.MetadataValue.int(counts.inserted),
-        "updated": dg.MetadataValue.int(counts.updated),
-        "deleted": dg.MetadataValue.int(counts.deleted),
-        "zero_dates": dg.MetadataValue.int(counts.zero_dates),
-        "dead_letters": dg.MetadataValue.int(counts.bad_rows),
-        "gaps": dg.MetadataValue.json(list(entry.gaps)),
-        "seconds": dg.MetadataValue.float(round(counts.seconds, 1)),
-    }
-
-
-def _version_before(entry: MirrorEntry, report: CutReport) -> dict[str, dg.MetadataValue]:
-    """The mirror's Delta version in the previous cut, across renames; empty for a new mirror."""
-    before = report.versions_before.get(entry.mirror_id)
-    return {} if before is None else {"delta_version_before": dg.MetadataValue.int(before)}
-
-
-def _produce_to_mirror(report: CutReport) -> dict[str, dg.MetadataValue]:
-    """Age of the newest record in the cut, by its Kafka timestamp; empty if the cut has no new records."""
-    if report.newest_record is None:
-        return {}
-    age = datetime.now(timezone.utc) - report.newest_record
-    return {"produce_to_mirror_seconds": dg.MetadataValue.float(round(age.total_seconds(), 1))}
-
-
-def _lag(report: CutReport) -> dict[str, dg.MetadataValue]:
-    """Lag of the mirrors behind the clock as a number, so that the UI plots it over the runs."""
-    behind = lag(report)
-    return {} if behind is None else {"lag_seconds": dg.MetadataValue.float(round(behind.total_seconds(), 1))}
-
-
-def _cut_metadata(report: CutReport) -> dict[str, dg.MetadataValue]:
-    return {
-        "overview": overview(report),
-        "published": dg.MetadataValue.bool(report.published),
-        "cut": dg.MetadataValue.int(report.cut_id),
-        "resolved_tso": dg.MetadataValue.text(str(report.resolved_tso)),
-        "resolved_time": dg.MetadataValue.text(str(report.resolved_time)),
-        **_lag(report),
-        "slowest_partition": dg.MetadataValue.text(str(report.streams.held_by)),
-        "watermark_lag_seconds": dg.MetadataValue.float(round(report.streams.held_back_ms / 1000, 1)),
-        "partitions_without_watermark": dg.MetadataValue.json(list(report.streams.without_watermark)),
-        "mirrors": dg.MetadataValue.int(len(report.mirrors)),
-        "changes": dg.MetadataValue.int(report.totals.changes),
-        "applied": dg.MetadataValue.int(report.totals.applied),
-        "superseded": dg.MetadataValue.int(report.totals.superseded),
-        "rejected": dg.MetadataValue.int(report.totals.rejected),
-        "duplicates": dg.MetadataValue.int(report.totals.duplicates),
-        "late": dg.MetadataValue.int(report.totals.late),
-        "breaches": dg.MetadataValue.int(report.totals.breaches),
-        "filtered": dg.MetadataValue.int(report.totals.filtered),
-        "pending": dg.MetadataValue.int(report.totals.pending),
-        **_produce_to_mirror(report),
-        "stages": table_value(
-            ["stage", "seconds"], ((stage, round(seconds, 1)) for stage, seconds in report.stages.items())
-        ),
-        "selection_changes": dg.MetadataValue.json(list(report.selection_changes)),
-        "held_tables": dg.MetadataValue.json({str(table.name): str(table.gap) for table in report.held}),
-        **statements_metadata(report.statements),
-        "seconds": dg.MetadataValue.float(round(report.seconds, 1)),
-    }

@@ -9,14 +9,11 @@ from zoneinfo import ZoneInfo, available_timezones
 import dagster as dg
 from pydantic import Field, ValidationInfo, field_serializer, field_validator
 
-from cdc_pipeline.assets.ddl_jobs import approve_ddl_job, ddl_dry_run_job
 from cdc_pipeline.assets.decoded import decoded_assets
-from cdc_pipeline.assets.follow_job import follow_job
-from cdc_pipeline.assets.maintain_job import maintain_job, maintenance_schedule
+from cdc_pipeline.assets.follower import follow_job
+from cdc_pipeline.assets.jobs import maintain_job, maintenance_schedule, operation_jobs
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
-from cdc_pipeline.assets.rebuild_job import rebuild_job
-from cdc_pipeline.assets.release_job import release_job
 from cdc_pipeline.component.run_fields import (
     FollowSettings,
     FreshnessSettings,
@@ -464,15 +461,7 @@ class CdcPipeline(dg.Component, YamlModel):
             None if context is None else context.path / "defs.yaml",
         )
         maintain = maintain_job(pipeline)
-        jobs: list[Any] = [
-            ingest,
-            follow,
-            rebuild_job(pipeline),
-            release_job(pipeline),
-            ddl_dry_run_job(pipeline),
-            approve_ddl_job(pipeline),
-            maintain,
-        ]
+        jobs: list[Any] = [ingest, follow, *operation_jobs(pipeline), maintain]
         sensors = [
             new_offsets_sensor(
                 pipeline,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.assets import code_version
-from cdc_pipeline.assets.code_version import LoadedCode
+from cdc_pipeline.assets import follower
+from cdc_pipeline.assets.follower import LoadedCode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "package" / "room").mkdir(parents=True)
     (tmp_path / "package" / "room" / "module.py").write_text("x = 1\n", encoding="utf-8")
-    monkeypatch.setattr(code_version, "_PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(follower, "_PACKAGE", tmp_path / "package")
     return tmp_path / "package"
 
 

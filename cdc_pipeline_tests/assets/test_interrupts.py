@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_pipeline.assets.interrupts import deferred_interrupts
+from cdc_pipeline.assets.follower import deferred_interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,16 +1,21 @@
-"""The metadata `ddl` of `consistent_cuts`."""
+"""The metadata `ddl` of `consistent_cuts`, and the texts of columns."""
 
 from __future__ import annotations
 
 import dagster as dg
 
-from cdc_pipeline.assets.metadata import MOST_STATEMENTS, STATEMENTS, statements_metadata
+from cdc_pipeline.assets.metadata import COLUMN_TEXTS, MOST_STATEMENTS, STATEMENTS, statements_metadata
+from cdc_pipeline.dialects.unified import CHANGE_COLUMNS, DDL_COLUMNS, DEAD_LETTER_COLUMNS
 from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements
 from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
+from cdc_pipeline.sources.records import RECORD
+
+_DDL_RESULTS = ("changes", "status", "effect", "cut_id", "tables")
+_WATERMARK_COLUMNS = ("watermark_ts", "watermark_time")
 
 
 def test_statements_of_a_cut_are_shown_without_their_values() -> None:
@@ -47,3 +52,8 @@ def test_the_first_statements_are_listed() -> None:
         }
     )
     assert statements_metadata([]) == {}
+
+
+def test_every_column_of_the_own_tables_has_a_text() -> None:
+    columns = {*RECORD.names, *CHANGE_COLUMNS, *DDL_COLUMNS, *_DDL_RESULTS, *_WATERMARK_COLUMNS, *DEAD_LETTER_COLUMNS}
+    assert set(COLUMN_TEXTS) == columns

@@ -14,7 +14,7 @@ import pytest
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.run_fields import FollowSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource
-from cdc_pipeline.mirrors.operations import upkeep
+from cdc_pipeline.mirrors.operations import maintenance
 from cdc_pipeline_tests.support.lakes.story_lake import FIRST, LAST, StoryLake
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def test_upkeep_between_batches_changes_no_row(
     spark: SparkSession, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a turn for each table after each cut, which otherwise comes once in a hundred cuts."""
-    monkeypatch.setattr(upkeep, "EVERY", 1)
+    monkeypatch.setattr(maintenance, "EVERY", 1)
     lake = StoryLake(spark, tmp_path)
     lake.write_slice(FIRST)
     writer = _write_after(lake, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from cdc_pipeline.lake.control_tables import newest_version, read_rows
@@ -22,27 +21,6 @@ BATCHES_SCHEMA = (
     # lowest and highest `at` of the row changes, NULL without any
     "oldest_at BIGINT, newest_at BIGINT"
 )
-
-
-@dataclass(frozen=True)
-class ChangeSpan:
-    """The lowest and highest `at` of the row changes of some batches. They may show without a Spark job that none is late or
-    pending."""
-
-    oldest: int
-    newest: int
-
-
-def read_change_span(lake: Lake, after_batch: int, last_batch: int) -> ChangeSpan | None:
-    """The span of the batches above `after_batch`, up to `last_batch`; None if they have no row changes."""
-    columns = ["oldest_at", "newest_at"]
-    batches = read_rows(
-        lake, "batches", ("batch_id", ">", after_batch), ("batch_id", "<=", last_batch), columns=columns
-    )
-    spans = [batch for batch in batches if batch["oldest_at"] is not None]
-    if not spans:
-        return None
-    return ChangeSpan(min(span["oldest_at"] for span in spans), max(span["newest_at"] for span in spans))
 
 
 def recorded_notes(lake: Lake) -> dict[int, dict[str, Any]]:

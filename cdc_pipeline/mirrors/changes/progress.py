@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
 
 
-_BATCH_COLUMNS = ("batch_id", "offsets", "row_changes", "exact_ts", "ended", "heartbeats")
+_BATCH_COLUMNS = ("batch_id", "offsets", "row_changes", "exact_ts", "ended", "heartbeats", "oldest_at", "newest_at")
 _SETTLE = 1000 << TSO_SHIFT
 """Without watermarks: how far the partitions of a topic may be apart while it has new records (1 s)."""
 
@@ -54,6 +54,8 @@ class StreamProgress:
     """The newest watermark of any partition."""
     new_row_changes: int = 0
     """Row changes of the batches after the published cut."""
+    new_span: tuple[int, int] | None = None
+    """The lowest and highest `at` of these row changes."""
     heartbeats: Mapping[str, int] = field(default_factory=dict)
     """Topic → time (ms) of its newest heartbeat (DataWorks): all changes up to it have arrived."""
     ends: Mapping[str, int] = field(default_factory=dict)
@@ -62,7 +64,9 @@ class StreamProgress:
     """Without TSOs: topic → the lowest `at` of the batches after the published cut."""
 
     def has_late(self, published: PublishedCut) -> bool:
-        """Without TSOs: whether something new belongs before the end of that cut."""
+        """Whether something new belongs before the end of that cut."""
+        if published.resolved_tso is not None:
+            return self.new_span is not None and self.new_span[0] < published.resolved_tso
         return any(at < published.ends.get(topic, 0) for topic, at in self.oldest.items())
 
     @property
@@ -145,6 +149,7 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     waiting = tuple(f"{topic}/{number}" for (topic, number), tso in newest.items() if tso is None) if exact else ()
     if waiting and published.cut_id:
         return read_progress(lake)  # a new partition, or one below the published TSO
+    spans = [batch for batch in new if batch["oldest_at"] is not None]
     found = StreamProgress(
         newest_batch["batch_id"],
         exact,
@@ -152,6 +157,7 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
         None,
         waiting,
         new_row_changes=sum(batch["row_changes"] for batch in new),
+        new_span=(min(one["oldest_at"] for one in spans), max(one["newest_at"] for one in spans)) if spans else None,
         heartbeats=_newest_heartbeats(
             [published.heartbeats, *(batch["heartbeats"] for batch in new if batch["heartbeats"])], ended
         ),
@@ -302,15 +308,11 @@ def _held_table(row: Mapping[str, Any]) -> HeldTable:
 # ---- the next cut
 
 
-class FirstTsosError(LakeError):
-    """The stream has TSOs, and the cuts so far have none: the end of a cut would not be comparable with the one before."""
-
-
 def require_tsos_as_before(lake: Lake, published: PublishedCut, streams: StreamProgress) -> None:
-    """Raises FirstTsosError."""
+    """Raises LakeError if the stream has TSOs and the cuts so far have none: their ends would not be comparable."""
     if streams.has_tsos and published.ends:
         name = lake.paths.pipeline
-        raise FirstTsosError(
+        raise LakeError(
             f"the stream has TSOs now, and the cuts so far have none. Nothing was changed. Run {name}_rebuild without "
             "`tables`, once each partition has a watermark",
             pipeline=name,

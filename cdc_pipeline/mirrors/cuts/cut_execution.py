@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import row_count, table_state
 from cdc_pipeline.lake.restored_tables import RestoredTableError, require_not_restored
-from cdc_pipeline.lake.tables.batches import read_change_span
 from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
-from cdc_pipeline.mirrors.changes.held_rows import count_held_rows
-from cdc_pipeline.mirrors.changes.segments import with_segments
 from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements, store_outcomes
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
@@ -39,6 +37,7 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_query
 from cdc_pipeline.spark.threads import map_in_threads
 
@@ -51,14 +50,25 @@ if TYPE_CHECKING:
     from cdc_pipeline.mirrors.changes.cut_rows import CutRows
     from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-    from cdc_pipeline.mirrors.cuts.stages import Stages
-    from cdc_pipeline.mysql.model.table import TableName
+    from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
+
+
+class Stages:
+    """Seconds by stage, in the order in which the stages end. A stage begins when the one before it ends."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._since = time.monotonic()
+
+    def end(self, stage: str) -> None:
+        now = time.monotonic()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._since
+        self._since = now
 
 
 @dataclass(frozen=True)
 class CutExecution:
-    """Executes cuts of one pipeline."""
+    """Executes one cut."""
 
     lake: Lake
     run_id: str
@@ -67,74 +77,75 @@ class CutExecution:
     report: Callable[[str], None]
     """Receives one progress line per call."""
     quarantine_policy: QuarantinePolicy
+    published: PublishedCut
+    """The cut before this one."""
+    streams: StreamProgress
+    stages: Stages = field(default_factory=Stages)
 
-    def run(
-        self,
-        planned: PlannedCut,
-        rows: CutRows,
-        published: PublishedCut,
-        streams: StreamProgress,
-        stages: Stages,
-        *,
-        count: int,
-        resumed: bool,
-    ) -> CutReport:
+    @property
+    def expected_rows(self) -> int:
+        """About how many row changes the cut reads."""
+        return self.published.pending + self.streams.new_row_changes
+
+    def run(self, planned: PlannedCut, rows: CutRows, *, resumed: bool) -> CutReport:
         """Runs the steps, counts the row changes and publishes the cut.
 
-        `published`: the cut before this one. `count`: about how many row changes the cut reads. `resumed`: some steps may
-        be committed already. If a step fails, all steps of tables that share no name with it run; then its error is raised,
-        unless its table is quarantined.
+        `resumed`: some steps may be committed already. If a step fails, all steps of tables that share no name with it run;
+        then its error is raised, unless its table is quarantined.
         """
-        window = planned.window
-        done, net_rows = self._run_steps(planned, rows.changes, count, stages, resumed=resumed)
+        self.stages.end("plan")
+        window, events = planned.window, planned.row_selection.events
+        done, net_rows = self._run_steps(planned, rows.changes, resumed=resumed)
         if done.failures:
             planned = self._quarantine_failed(planned, done)
-        with small_query(self.lake.spark, count):
+        with small_query(self.lake.spark, self.expected_rows):
             read = _count_changes(planned, rows)
         held = tuple(
-            replace(table, rows=table.rows + read.held.get(planned.settings.selection.key(table.name), 0))
+            replace(table, rows=table.rows + read.held[planned.settings.selection.key(table.name)])
             for table in planned.plan.held
         )
-        # a table of the cut before waits no longer if it is no longer included
-        excluded = published.held_rows - sum(table.rows for table in planned.plan.held)
+        report = CutReport(
+            True,
+            window.cut_id,
+            window.resolved_tso,
+            self.streams,
+            with_held_gaps(self._entries(planned), held),
+            _counts_by_mirror(done.results[index] for index in sorted(done.results)),
+            self._totals(planned, read, done, net_rows),
+            planned.late.breaches,
+            held,
+            stages=self.stages.seconds,
+            versions_before={row["mirror_id"]: row["version"] for row in self.published.mirrors},
+            newest_record=read.newest,
+            selection_changes=planned.selection_changes,
+            statements=reported_statements(events, planned.outcomes),
+        )
+        with small_query(self.lake.spark, len(events)):
+            store_outcomes(self.lake, planned.outcomes, self._note(window))
+            self.stages.end("counts")
+            publish(self.lake, window, report, self._note(window), planned.settings)
+        self.stages.end("publish")
+        return report
+
+    def _totals(self, planned: PlannedCut, read: _ChangeCounts, done: StepResults, net_rows: int) -> CutTotals:
         rejected = sum(result.counts.rejected for result in done.results.values())
-        pending = self._count_pending(window, published)
-        filtered = self._count_filtered(planned)
-        totals = CutTotals(
+        waited = sum(table.rows for table in planned.plan.held)
+        return CutTotals(
             changes=read.taken_in,
             applied=net_rows - rejected,
             rejected=rejected,
             duplicates=read.duplicates,
             late=planned.late.changes,
             breaches=planned.late.new_changes,
-            pending=pending + sum(table.rows for table in held),
-            filtered=filtered + excluded,
+            pending=self._count_pending(planned.window) + waited + read.held.total(),
+            # a table of the cut before waits no longer if it is no longer included
+            filtered=self._count_filtered(planned) + self.published.held_rows - waited,
         )
-        report = CutReport(
-            True,
-            window.cut_id,
-            window.resolved_tso,
-            streams,
-            with_held_gaps(self._entries(planned, published), held),
-            _counts_by_mirror(done.results[index] for index in sorted(done.results)),
-            totals,
-            planned.late.breaches,
-            held,
-            selection_changes=planned.selection_changes,
-            statements=reported_statements(planned.row_selection.events, planned.outcomes),
-        )
-        with small_query(self.lake.spark, len(planned.row_selection.events)):
-            store_outcomes(self.lake, planned.outcomes, self._note(window))
-            stages.end("counts")
-            publish(self.lake, window, report, self._note(window), planned.settings)
-        stages.end("publish")
-        versions = {row["mirror_id"]: row["version"] for row in published.mirrors}
-        return replace(report, stages=stages.seconds, versions_before=versions, newest_record=read.newest)
 
-    def _count_pending(self, window: Window, published: PublishedCut) -> int:
-        tso, span = window.resolved_tso, read_change_span(self.lake, window.after_batch, window.last_batch)
-        nothing_newer = tso is not None and (span is None or span.newest < tso)
-        return 0 if nothing_newer and not published.pending else window.read_pending(self.lake).count()
+    def _count_pending(self, window: Window) -> int:
+        tso, span = window.resolved_tso, self.streams.new_span
+        nothing_newer = tso is not None and (span is None or span[1] < tso)
+        return 0 if nothing_newer and not self.published.pending else window.read_pending(self.lake).count()
 
     def _count_filtered(self, planned: PlannedCut) -> int:
         """The number of row changes of excluded tables, late ones included, without those that were held."""
@@ -148,14 +159,12 @@ class CutExecution:
 
     # ---- steps
 
-    def _run_steps(
-        self, planned: PlannedCut, changes: DataFrame, rows: int, stages: Stages, *, resumed: bool
-    ) -> tuple[StepResults, int]:
+    def _run_steps(self, planned: PlannedCut, changes: DataFrame, *, resumed: bool) -> tuple[StepResults, int]:
         """The results of the steps, and the number of net changes that they applied."""
         row_sets = {item.step: item for item in planned.row_sets}
         view = f"net_{uuid.uuid4().hex}"
         entries = row_entries(changes, row_sets.values())
-        with small_query(self.lake.spark, rows):
+        with small_query(self.lake.spark, self.expected_rows):
             net = net_changes(entries).persist()  # plans the query
             net_rows, contested = net.agg(F.count_if("counts"), F.count_if("contested")).first() or (0, 0)
             if contested:
@@ -163,11 +172,10 @@ class CutExecution:
                 net_rows = net.where("counts").count()
                 unresolved.unpersist()
             found = _rows_by_step(changes, planned) if resumed else None
-        stages.end("net changes")
+        self.stages.end("net changes")
         net.createOrReplaceGlobalTempView(view)
         steps = RowMerger(self.lake, planned.settings.time_zone, view, found, planned.settings.columns.salt)
-        note = self._note(planned.window)
-        commits = CutCommits(self.lake.paths.pipeline, planned.window.cut_id, note)
+        commits = CutCommits(self.lake.paths.pipeline, planned.window.cut_id, self._note(planned.window))
         ended = record_ended_steps(self.lake, planned, self.run_id) if resumed else []
         for failure in ended:
             self.report(
@@ -182,18 +190,18 @@ class CutExecution:
             done = runner.run(self.report)
             if done.failures:
                 lost = {index for failure in done.failures for index in failure.chain}
-                with small_query(self.lake.spark, rows):
+                with small_query(self.lake.spark, self.expected_rows):
                     net_rows = net.where("counts").where(~F.col("step").isin(sorted(lost))).count()
                 done.results = {index: result for index, result in done.results.items() if index not in lost}
             return done, net_rows
         finally:
-            stages.end("steps")
+            self.stages.end("steps")
             self.lake.spark.catalog.dropGlobalTempView(view)
             net.unpersist()
 
     def _restored(self, planned: PlannedCut) -> dict[int, Exception]:
         """The steps on mirrors that were restored (RESTORE) after the cut was begun: their commits do not show how far they
-        are. `CutInputs` looks at the mirrors of a new cut."""
+        are. `CutPlanner` looks at the mirrors of a new cut."""
         found: dict[int, Exception] = {}
         for index, step in enumerate(planned.plan.steps):
             try:
@@ -234,43 +242,19 @@ class CutExecution:
 
     # ---- results
 
-    def _entries(self, planned: PlannedCut, published: PublishedCut) -> tuple[MirrorEntry, ...]:
+    def _entries(self, planned: PlannedCut) -> tuple[MirrorEntry, ...]:
         """All mirrors after the cut. Mirrors without a step and quarantined ones keep their entries of the cut before."""
         plan, key = planned.plan, planned.settings.selection.key
         touched = sorted({name for step in plan.steps for name in step.names()})
-        entries = {entry.name: entry for entry in published_entries(published, self.lake.paths)}
+        entries = {entry.name: entry for entry in published_entries(self.published, self.lake.paths)}
         quarantined = set(map(key, quarantined_tables(plan.held)))
 
         def current_entry(name: TableName) -> MirrorEntry | None:
-            return entries.get(name) if key(name) in quarantined else self.mirror_entry(name)
+            return entries.get(name) if key(name) in quarantined else mirror_entry(self.lake, name)
 
         current = dict(zip(touched, map_in_threads(self.lake.spark, current_entry, touched, self.threads), strict=True))
         entries.update({name: entry for name, entry in current.items() if entry is not None})
         return tuple(entries[name] for name in sorted(entries) if current.get(name, entries[name]) is not None)
-
-    def mirror_entry(self, name: TableName) -> MirrorEntry | None:
-        """The mirror as it is now; None if there is none of that name."""
-        path = self.lake.paths.mirror(name)
-        table = table_state(self.lake.spark, path)
-        if table is None:
-            return None
-        state = MirrorState.from_properties(table.properties)
-        return MirrorEntry(
-            name,
-            state.mirror_id,
-            path,
-            table.version,
-            self._upstream_rows(path, state),
-            len(state.schema.columns),
-            gap_texts(state.gaps),
-            state.has_soft_delete,
-        )
-
-    def _upstream_rows(self, path: str, state: MirrorState) -> int:
-        """The number of rows that upstream has, without deleted rows that the mirror keeps."""
-        if not state.has_soft_delete:
-            return row_count(self.lake.spark, path)
-        return live_rows(self.lake.read_path(path), keeps_deleted=True).count()
 
     def _note(self, window: Window) -> dict[str, object]:
         return {
@@ -281,6 +265,21 @@ class CutExecution:
         }
 
 
+def mirror_entry(lake: Lake, name: TableName) -> MirrorEntry | None:
+    """The mirror as it is now; None if there is none of that name."""
+    path = lake.paths.mirror(name)
+    table = table_state(lake.spark, path)
+    if table is None:
+        return None
+    state = MirrorState.from_properties(table.properties)
+    if state.has_soft_delete:
+        rows = live_rows(lake.read_path(path), keeps_deleted=True).count()
+    else:
+        rows = row_count(lake.spark, path)
+    columns, gaps = len(state.schema.columns), gap_texts(state.gaps)
+    return MirrorEntry(name, state.mirror_id, path, table.version, rows, columns, gaps, state.has_soft_delete)
+
+
 @dataclass(frozen=True)
 class _ChangeCounts:
     """What a cut read from the change log."""
@@ -288,34 +287,39 @@ class _ChangeCounts:
     taken_in: int
     duplicates: int
     """Changes among `taken_in` that were delivered before."""
-    held: dict[TableName, int]
-    """Further changes, of held tables."""
+    held: Counter[TableName]
+    """Key → further changes, of held tables."""
     newest: datetime | None
     """Kafka's timestamp of the newest record."""
 
 
 def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
-    first, events = planned.plan.held_from, planned.row_selection.events
     read = rows.delivered.agg(F.count("*"), F.max("timestamp")).first()
     assert read is not None
-    held, duplicates = Counter(count_held_rows(rows.changes, first)), 0
+    held: Counter[TableName] = Counter()
+    if first := planned.plan.held_from:
+        for (name, segment), count in _rows_by_segment(rows.changes).items():
+            if name in first and segment >= first[name]:
+                held[name] += count
+    duplicates = 0
     if rows.copies is not None:
-        repeated = with_segments(rows.delivered.join(rows.copies, list(ROW_POSITION), "left_semi"), events)
-        held_repeated = count_held_rows(repeated, first)
-        duplicates = repeated.count() - sum(held_repeated.values())
-        held.update(held_repeated)
+        duplicates = rows.delivered.join(rows.copies, list(ROW_POSITION), "left_semi").count()
     # PySpark converts timestamps to this process's time zone
     newest = None if read[1] is None else read[1].astimezone(timezone.utc)
-    return _ChangeCounts(read[0] - sum(held.values()), duplicates, held, newest)
+    return _ChangeCounts(read[0] - held.total(), duplicates, held, newest)
+
+
+def _rows_by_segment(changes: DataFrame) -> dict[tuple[TableName, int], int]:
+    """(table, segment) → the number of its row changes."""
+    rows = changes.groupBy("database", "table", "segment").count().collect()
+    return {(TableName(row["database"], row["table"]), row["segment"]): row["count"] for row in rows}
 
 
 def _rows_by_step(changes: DataFrame, planned: PlannedCut) -> dict[int, int]:
     """The number of row changes of each ApplyRows step."""
-    rows = changes.groupBy("database", "table", "segment").count().collect()
-    counts = {(row["database"], row["table"], row["segment"]): row["count"] for row in rows}
+    counts = _rows_by_segment(changes)
     return {
-        item.step: sum(counts.get((item.source.database, item.source.table, segment), 0) for segment in item.segments)
-        for item in planned.row_sets
+        item.step: sum(counts.get((item.source, segment), 0) for segment in item.segments) for item in planned.row_sets
     }
 
 

@@ -23,11 +23,9 @@ from cdc_pipeline.mirrors.changes.progress import (
 )
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_execution import CutExecution
-from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs
 from cdc_pipeline.mirrors.cuts.cut_planning import CutPlanner
-from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, published_entries, with_held_gaps
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
-from cdc_pipeline.mirrors.cuts.stages import Stages
 from cdc_pipeline.mirrors.cuts.stored_plan import load_begun_cut, store_plan
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
@@ -40,8 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-    from cdc_pipeline.mysql.model.table import TableName
+    from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
     from cdc_pipeline.positions import Position
 
 
@@ -66,7 +63,7 @@ class CutMaker:
     unread: Callable[[], Collection[str] | None] = tuple
     """Returns the topics with new records in the source (None: unknown). Called only without watermarks."""
     permitted: frozenset[Position] = frozenset()
-    """For a replay: statements that `policy` does not hold (`permitted_statements`)."""
+    """For a replay: statements that `policy` does not hold."""
 
     @property
     def settings(self) -> CutSettings:
@@ -79,17 +76,11 @@ class CutMaker:
         mirror that the cut changes was restored (RESTORE).
         """
         started = time.monotonic()
-        require_intact_logs(self.lake.paths.own_tables)
-        for path in finish_moves(self.lake.spark, self.lake.paths.moves):
-            self.report(f"finished the move of a folder to {path}, at which a run died")
+        published = published_cut(self.lake)
+        if report := self.finish_begun_cut(published):
+            published = published_cut(self.lake)
         with small_query(self.lake.spark, 0):
-            published = published_cut(self.lake)
             streams = with_ends(self.lake, read_progress(self.lake, published), published, self.unread)
-        report: CutReport | None = None
-        if begun := load_begun_cut(self.lake, published, self.columns.salt):
-            self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
-            report = self._resume(begun, published, streams)
-            published = published_cut(self.lake)
         require_published(self.lake, published)
         require_tsos_as_before(self.lake, published, streams)
         selection_changed = published.cut_id > 0 and published.selection != self.selection
@@ -100,6 +91,17 @@ class CutMaker:
             report = self._unchanged(published, streams)
         return replace(report, seconds=time.monotonic() - started)
 
+    def finish_begun_cut(self, published: PublishedCut) -> CutReport | None:
+        """Finishes the cut that an earlier run has begun after `published`; None if there is none. Raises as `advance`."""
+        require_intact_logs(self.lake.paths.own_tables)
+        for path in finish_moves(self.lake.spark, self.lake.paths.moves):
+            self.report(f"finished the move of a folder to {path}, at which a run died")
+        begun = load_begun_cut(self.lake, published, self.columns.salt)
+        if begun is None:
+            return None
+        self.report(f"finishing cut {begun.window.cut_id}, which an earlier run began")
+        return self._resume(begun, published, read_progress(self.lake, published))
+
     def replay_all(self, published: PublishedCut) -> CutReport:
         """Makes the first cut of an empty lake, with all that the cut `published` of another lake has."""
         streams, tso, last = read_progress(self.lake), published.resolved_tso, published.last_batch
@@ -108,17 +110,15 @@ class CutMaker:
         return self._make_cut(window, NO_CUT, streams)
 
     def _make_cut(self, window: Window, published: PublishedCut, streams: StreamProgress) -> CutReport:
-        stages, count = Stages(), published.pending + streams.new_row_changes
-        with small_query(self.lake.spark, count):
-            inputs = CutInputs(self.lake, self.selection, self.permitted, self.selection.by_key(published.names))
-            planner = CutPlanner(self.lake, self.settings, window, published, streams, inputs, self.report)
+        execution = self._execution(published, streams)
+        with small_query(self.lake.spark, execution.expected_rows):
+            planner = CutPlanner(self.lake, self.settings, window, published, streams, self.permitted, self.report)
             planned, rows = planner.plan()
         try:
             with small_query(self.lake.spark, 1):
                 stored = store_plan(self.lake, planned, self.run_id)
             if stored is planned:
-                stages.end("plan")
-                return self._execution.run(planned, rows, published, streams, stages, count=count, resumed=False)
+                return execution.run(planned, rows, resumed=False)
         finally:
             rows.close()
         self.report(f"another run began cut {window.cut_id} first: executing that run's plan")
@@ -126,14 +126,20 @@ class CutMaker:
 
     def _resume(self, begun: PlannedCut, published: PublishedCut, streams: StreamProgress) -> CutReport:
         """Executes the plan of a cut that another run has begun."""
-        stages, count = Stages(), published.pending + streams.new_row_changes
-        with small_query(self.lake.spark, count):
-            rows = self._rows_of(begun)
-        stages.end("plan")
+        execution, selection = self._execution(published, streams), begun.settings.selection
+        with small_query(self.lake.spark, execution.expected_rows):
+            log = selection.selected(self.lake.read("change_log"))
+            inside = selection.selected(begun.window.read_changes(self.lake))
+            rows = CutRows(begun.window, begun.row_selection, log, inside, self.lake.read)
         try:
-            return self._execution.run(begun, rows, published, streams, stages, count=count, resumed=True)
+            return execution.run(begun, rows, resumed=True)
         finally:
             rows.close()
+
+    def _execution(self, published: PublishedCut, streams: StreamProgress) -> CutExecution:
+        return CutExecution(
+            self.lake, self.run_id, self.threads, self.report, self.quarantine_policy, published, streams
+        )
 
     def _unchanged(self, published: PublishedCut, streams: StreamProgress) -> CutReport:
         """The report of a run that publishes nothing."""
@@ -149,17 +155,3 @@ class CutMaker:
             totals=replace(NO_CHANGES, pending=pending),
             held=published.held,
         )
-
-    def _rows_of(self, planned: PlannedCut) -> CutRows:
-        selection, window = planned.settings.selection, planned.window
-        log = selection.selected(self.lake.read("change_log"))
-        inside = selection.selected(window.read_changes(self.lake))
-        return CutRows(window, planned.row_selection, log, inside, self.lake.read)
-
-    def mirror_entry(self, name: TableName) -> MirrorEntry | None:
-        """The mirror as it is now; None if there is none of that name."""
-        return self._execution.mirror_entry(name)
-
-    @property
-    def _execution(self) -> CutExecution:
-        return CutExecution(self.lake, self.run_id, self.threads, self.report, self.quarantine_policy)

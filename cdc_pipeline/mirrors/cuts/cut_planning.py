@@ -3,47 +3,50 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.claims import read_claims
 from cdc_pipeline.dialects.contents import read_raw_batches
-from cdc_pipeline.lake.tables.batches import read_change_span
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.lake.tables.ddl_history import may_have_statements
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
+from cdc_pipeline.mirrors.changes.dropped_tables import ended_tables
 from cdc_pipeline.mirrors.changes.late_changes import NO_LATE_CHANGES, late_changes
 from cdc_pipeline.mirrors.changes.row_groups import contradiction_gaps, row_groups, with_types
 from cdc_pipeline.mirrors.changes.segments import NO_TABLE
 from cdc_pipeline.mirrors.changes.statement_copies import statement_deliveries
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
-from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
+from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ApplyRows
+from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner, plan_tables
 from cdc_pipeline.mirrors.settings.column_rules import soft_delete_problems, unknown_masked_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pyspark.sql import DataFrame
+    from collections.abc import Callable, Iterable, Mapping
 
     from cdc_pipeline.gaps import Gap
     from cdc_pipeline.lake.lake import Lake
+    from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
     from cdc_pipeline.mirrors.changes.late_changes import LateChanges
     from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
     from cdc_pipeline.mirrors.changes.row_groups import RowGroup
     from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.cuts.cut_inputs import CutInputs
     from cdc_pipeline.mirrors.planning.planner import CutPlan
     from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
     from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
     from cdc_pipeline.mysql.model.table import TableName
+    from cdc_pipeline.positions import Position
 
     _PlanResult = tuple[CutPlan, PlanDraft, tuple[str, ...]]
     """A plan, its draft, and one sentence for each effect of a changed selection."""
@@ -58,30 +61,33 @@ class CutPlanner:
     window: Window
     published: PublishedCut
     progress: StreamProgress
-    inputs: CutInputs
+    permitted: frozenset[Position]
+    """Statements that no policy holds."""
     report: Callable[[str], None]
     """Receives what users should know of the plan, one line per call."""
+    _mirrors: dict[TableName, MirrorState | None] = field(default_factory=dict)
+    """By key. Each mirror is read once, so that a plan sees it in one state."""
 
     def plan(self) -> tuple[PlannedCut, CutRows]:
         """Returns the plan, and the rows that it is made from, which the caller closes. Writes nothing."""
-        window, history = self.window, self._table("ddl_history")
+        window, history = self.window, self.lake.read("ddl_history")
         streams = CutStreams(
             self.settings.selection,
             self.published,
             window,
-            self._table("change_log"),
+            self.lake.read("change_log"),
             history,
-            self.inputs.mirror,
+            self._mirror,
         )
         ddl = CutStatements()
         if may_have_statements(self.lake, window.after_batch, window.cut_id):
-            deliveries_of = partial(statement_deliveries, self._table("change_log"), history)
+            deliveries_of = partial(statement_deliveries, self.lake.read("change_log"), history)
             ddl = CutStatements.read(window, history, deliveries_of)
         ddl = streams.route_statements(ddl)
-        late = late_changes(window, streams.log) if self._may_be_late() else NO_LATE_CHANGES
+        late = late_changes(window, streams.log) if self.progress.has_late(self.published) else NO_LATE_CHANGES
         selection = RowSelection(ddl.to_apply)
         inside = self.settings.selection.selected(window.read_changes(self.lake))
-        rows = CutRows(window, selection, streams.log, inside, self._table, columns_of=self._columns_of)
+        rows = CutRows(window, selection, streams.log, inside, self.lake.read, columns_of=self._columns_of)
         try:
             plan, _, changes = self._plan_steps(streams, ddl, late, rows)
         except BaseException:
@@ -110,17 +116,13 @@ class CutPlanner:
         def planner_for(held: tuple[HeldTable, ...]) -> Planner:
             draft = self._draft(groups)
             drafts.append((draft, streams.plan_selection_change(draft)))
-            ended = partial(self.inputs.ended_tables, cut_id=self.window.cut_id)
             return Planner(
-                draft, known_gaps=gaps, permitted=self.inputs.permitted, held=held, ended=ended, doubts=rows.doubts
+                draft, known_gaps=gaps, permitted=self.permitted, held=held, ended=self._ended_tables, doubts=rows.doubts
             )
 
         plan = plan_tables(planner_for, ddl.to_apply, streams.held(), self.window.after_tso or 0, self.report)
         self._report(plan, *drafts[-1])
         return plan, *drafts[-1]
-
-    def _table(self, name: str) -> DataFrame:
-        return self.lake.read(name)
 
     def _keyed_in_messages_only(self, ddl: CutStatements, groups: Iterable[RowGroup]) -> set[TableName]:
         """The tables whose mirrors may have no key, though their messages name one: they have none, or this cut alters them.
@@ -128,36 +130,42 @@ class CutPlanner:
         if self.window.resolved_tso is None:
             return set()  # without watermarks the copies of all tables are found by position
         altered = {name for event in ddl.to_apply for name in event.names()}
-        states = {group.name: self.inputs.mirror(group.name) for group in groups if group.key_names}
+        states = {group.name: self._mirror(group.name) for group in groups if group.key_names}
         keys = self.settings.keys
         without = {name for name, state in states.items() if state is not None and not state.key_columns(keys)}
         return without | (altered & states.keys())
 
     def _columns_of(self, name: TableName) -> frozenset[str] | None:
-        state = self.inputs.mirror(name)
+        state = self._mirror(name)
         return NO_TABLE if state is None else frozenset(column.lower() for column in state.schema.column_names) or None
 
-    def _may_be_late(self) -> bool:
-        """Whether a new row change may lie before the end of the cut before."""
-        window, tso = self.window, self.window.after_tso
-        if tso is None:
-            return self.progress.has_late(self.published)
-        span = read_change_span(self.lake, window.after_batch, window.last_batch)
-        return span is not None and span.oldest < tso
+    @cached_property
+    def _published_names(self) -> Mapping[TableName, TableName]:
+        """Key → name of the mirrors of the last cut."""
+        return self.settings.selection.by_key(self.published.names)
 
-    @property
-    def raw(self) -> Callable[[int, int], DataFrame]:
-        return partial(read_raw_batches, self.lake)
+    def _mirror(self, name: TableName) -> MirrorState | None:
+        """The mirror of this key or name after the last cut; None if there was none. Raises RestoredTableError if it was
+        restored (RESTORE)."""
+        key = self.settings.selection.key(name)
+        if key not in self._mirrors:
+            path = self.lake.paths.mirror(self._published_names.get(key, key))
+            require_not_restored(self.lake, path)
+            table = table_state(self.lake.spark, path)
+            self._mirrors[key] = None if table is None else MirrorState.from_properties(table.properties)
+        return self._mirrors[key]
 
-    @property
-    def claims(self) -> Callable[[], DataFrame | None]:
-        return partial(read_claims, self.lake)
+    def _ended_tables(self, database: str) -> Iterable[EndedTable]:
+        """The tables of the database that cuts before this one have dropped or truncated."""
+        routed = partial(mirrored_event, selection=self.settings.selection)
+        return ended_tables(self.lake, database, self.window.cut_id, routed)
 
     def _groups(self, rows: CutRows) -> list[RowGroup]:
-        return with_types(row_groups(rows.changes), self.raw, rows.changes, self.inputs.mirror, self.claims)
+        raw, claims = partial(read_raw_batches, self.lake), partial(read_claims, self.lake)
+        return with_types(row_groups(rows.changes), raw, rows.changes, self._mirror, claims)
 
     def _draft(self, groups: Iterable[RowGroup]) -> PlanDraft:
-        return PlanDraft(groups, self.inputs.mirror, self.published.names, self.window.cut_id, self.settings)
+        return PlanDraft(groups, self._mirror, self.published.names, self.window.cut_id, self.settings)
 
     def _known_gaps(
         self, ddl: CutStatements, late: LateChanges, rows: CutRows, groups: Iterable[RowGroup]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -41,62 +42,27 @@ def publish(
         "published_at": datetime.now(timezone.utc),
         "rebuilt": rebuilt,
         "rebuilt_tables": [(name.database, name.table) for name in rebuilt_tables],
-        **_window_fields(window),
-        **_settings_fields(settings),
-        **_change_fields(report),
-        **_mirror_fields(report, lake.paths),
-    }
-    append_cut(lake, window.cut_id, row, note)
-
-
-def _window_fields(window: Window) -> dict[str, object]:
-    return {
         "cut_id": window.cut_id,
         "resolved_tso": window.resolved_tso,
         "resolved_time": tso_datetime(window.resolved_tso),
         "ends": dict(window.before),
         "last_batch": window.last_batch,
-    }
-
-
-def _settings_fields(settings: CutSettings) -> dict[str, object]:
-    return {
         "time_zone": settings.time_zone,
         "keys": {table: list(columns) for table, columns in settings.keys.items()},
         "ddl_policy": POLICY_JSON.to_json(settings.policy),
         "selection": SELECTION_JSON.to_json(settings.selection),
         "column_rules": settings.columns.to_json(),
-    }
-
-
-def _change_fields(report: CutReport) -> dict[str, object]:
-    """The outcome of the row changes, and the held tables."""
-    totals = report.totals
-    return {
-        "changes": totals.changes,
-        "applied": totals.applied,
-        "superseded": totals.superseded,
-        "rejected": totals.rejected,
-        "duplicates": totals.duplicates,
-        "late": totals.late,
-        "breaches": totals.breaches,
-        "filtered": totals.filtered,
-        "pending": totals.pending,
+        **asdict(report.totals),
+        "superseded": report.totals.superseded,
         "held_by": report.streams.held_by,
         "heartbeats": dict(report.streams.heartbeats),
-        "breached": [
-            (breach.name.database, breach.name.table, breach.changes, breach.topic, breach.partition, breach.offset)
-            for breach in report.breaches
-        ],
-        "held": [
-            (table.name.database, table.name.table, *table.statement, table.commit_ts, table.rows, table.error)
-            for table in report.held
-        ],
+        **_table_fields(report, lake.paths),
     }
+    append_cut(lake, window.cut_id, row, note)
 
 
-def _mirror_fields(report: CutReport, paths: LakePaths) -> dict[str, object]:
-    """The mirrors with their versions, and those that the cut changed."""
+def _table_fields(report: CutReport, paths: LakePaths) -> dict[str, object]:
+    """The mirrors with their versions, those that the cut changed, and the tables that wait or were breached."""
     return {
         "mirrors": [
             (
@@ -113,4 +79,12 @@ def _mirror_fields(report: CutReport, paths: LakePaths) -> dict[str, object]:
             for entry in report.mirrors
         ],
         "changed": [(name.database, name.table) for name in sorted(report.changed)],
+        "breached": [
+            (breach.name.database, breach.name.table, breach.changes, breach.topic, breach.partition, breach.offset)
+            for breach in report.breaches
+        ],
+        "held": [
+            (table.name.database, table.name.table, *table.statement, table.commit_ts, table.rows, table.error)
+            for table in report.held
+        ],
     }

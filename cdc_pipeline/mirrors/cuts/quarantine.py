@@ -1,8 +1,8 @@
 """Quarantine: if a table's step fails in several runs, the cut is published without the table.
 
 Each failure is a row of `cut_failures`, also when the run fails. If a process or its JVM ends while steps run, the next run
-records a failure of each. A quarantined table is held like one that `ddl_policy` holds (`changes.held_rows`): it stays as
-the cut before has published it, and its rows and statements wait until a rebuild.
+records a failure of each. A quarantined table is held like one that `ddl_policy` holds: it stays as the cut before has
+published it, and its rows and statements wait until a rebuild.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
+    from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
 
 FAILURES = "cut_failures"
 MOST_FAILURES = 3

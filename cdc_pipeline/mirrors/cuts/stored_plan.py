@@ -1,20 +1,28 @@
-"""`cut_plans`: the plan of the newest cut, stored before any mirror changes.
+"""The plan of a cut, and `cut_plans`, which stores that of the newest cut before any mirror changes.
 
 If a run dies, the next one executes the stored plan, even if settings, selection or the planner's code have changed since.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
 
 from cdc_pipeline.lake.control_tables import newest_version, overwrite_rows, read_rows
 from cdc_pipeline.lake.delta import Commit
-from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
+from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
+from cdc_pipeline.mirrors.changes.late_changes import LateChanges
+from cdc_pipeline.mirrors.changes.window import Window
+from cdc_pipeline.mirrors.merge.net_changes import RowSet
+from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
 from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.planning.planner import CutPlan
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.model.table import TableSchema
+from cdc_pipeline.positions import Position
 from cdc_pipeline.spark.small_frames import small_table
-from cdc_pipeline.stored_json import StoredJson
+from cdc_pipeline.stored_json import AS_PAIRS, StoredJson
 
 if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
@@ -25,6 +33,34 @@ _PLAN = (
     "cut_id BIGINT, after_tso BIGINT, resolved_tso BIGINT, after_batch BIGINT, last_batch BIGINT, run_id STRING, "
     "plan STRING"
 )
+
+
+@dataclass(frozen=True)
+class PlannedCut:
+    """Stored as JSON in `cut_plans`: class and field names, and what they mean, belong to the lake's format."""
+
+    window: Window
+    settings: CutSettings
+    """As declared when the cut began. The mask salt is not stored."""
+    row_selection: RowSelection
+    """Which row changes the cut takes in, and between which statements each lies."""
+    plan: CutPlan
+    row_sets: tuple[RowSet, ...]
+    """The rows of each ApplyRows step, and the key that identifies them."""
+    decided: Annotated[Mapping[Position, DdlOutcome], AS_PAIRS]
+    """Outcomes of statements that need no step."""
+    late: LateChanges
+    selection_changes: tuple[str, ...] = ()
+    """One sentence for each effect of a changed selection."""
+    plan_id: str = ""
+    """Unique: distinguishes plans for the same cut number, which a restored lake may have."""
+
+    @property
+    def outcomes(self) -> dict[Position, DdlOutcome]:
+        """The outcome of each statement of the cut."""
+        return {**self.decided, **self.plan.outcomes}
+
+
 _PLAN_JSON = StoredJson(tuple[PlannedCut, str], shared=MirrorState | TableSchema)
 
 

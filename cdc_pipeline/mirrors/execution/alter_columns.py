@@ -40,13 +40,12 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import parse_value, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
     from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.lake.delta import TableState
     from cdc_pipeline.mirrors.execution.step_context import StepContext
-    from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
     from cdc_pipeline.mirrors.model.masks import Mask
     from cdc_pipeline.mirrors.model.steps import ChangeColumns
     from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema
@@ -98,14 +97,16 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     kept = [origin for origin in step.origins if origin.before is not None]
     has_datetime = _has_datetime(step)
     features = dict(NTZ_FEATURE) if has_datetime else {}
-    rewritten = [origin for origin in kept if _needs_rewrite_here(origin, step, context.time_zone)]
+    rewritten = {origin.after.name for origin in kept if _needs_rewrite(origin, step, context.time_zone)}
+    changed = rewritten | columns_to_generate(step, rewritten)
+    computed = columns_to_recompute(step, lambda origin: origin.after.name in changed)
     mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
     if first := missing_features(table, mapped=mapped, ntz=bool(rewritten) and has_datetime):
         commit_metadata(spark, path, commits(_BEFORE_ROWS), properties=first)
         table = table_state(spark, path)
         assert table is not None
     if rewritten:
-        _rewrite_rows(context, step)
+        _rewrite_rows(context, step, {column.name for column in computed})
         schema = None
     else:
         schema = _new_schema(table, step)
@@ -114,8 +115,8 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     row_gaps = row_gaps_after_alter(table, _names_after(step, kept))
     properties = {**step.state.properties(), **features, **row_gaps}
     commit_metadata(spark, path, commits(_METADATA), schema=schema, properties=properties)
-    backfill_columns(context, step, {origin.after.name for origin in rewritten})
-    if computed := _recomputed_columns(step, context.time_zone):
+    backfill_columns(context, step, rewritten)
+    if computed:
         recompute_columns(spark, path, step.state, computed, commits(commits.last - 1))
 
 
@@ -125,7 +126,8 @@ def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
     drops = len(kept) < len(step.before.schema.columns) or any(
         field.name not in own for field in step.before.own_fields
     )
-    return drops or any(_is_renamed(origin) for origin in kept) or drops_computed(step)
+    is_renamed = any(origin.before is not None and origin.before.name != origin.after.name for origin in kept)
+    return drops or is_renamed or drops_computed(step)
 
 
 def _names_after(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> dict[str, str | None]:
@@ -134,27 +136,12 @@ def _names_after(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> dict[str,
     return {column.name: after.get(column.name) for column in step.before.schema.columns}
 
 
-def needs_rewrite(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> bool:
-    """Whether a kept column gets other values, or a type that cannot read its files.
-
-    `schema`: the table's definition before the change.
-    """
-    before, after = origin.before, origin.after
-    assert before is not None
-    if not _reads_old_files(origin) or adds_labels(before.type, after.type):
-        return True
-    return (
-        conversion_doubt(before.type, after.type) is not None
-        and converted_value(before, after, schema, time_zone) is not None
-    )
-
-
-def _needs_rewrite_here(origin: ColumnOrigin, step: ChangeColumns, time_zone: str) -> bool:
-    """As `needs_rewrite`, for a mirror with masked columns: masked values do not change."""
+def _needs_rewrite(origin: ColumnOrigin, step: ChangeColumns, time_zone: str) -> bool:
+    """Whether a kept column gets other values, or a type that cannot read its files. Masked values do not change."""
     assert origin.before is not None
     before, after = _masks(origin, step)
     if before is None and after is None:
-        return needs_rewrite(origin, step.before.schema, time_zone)
+        return conversion(origin, step.before.schema, time_zone) is not None
     return before != after or (after != HASH and not _reads_old_files(origin))
 
 
@@ -172,17 +159,6 @@ def _reads_old_files(origin: ColumnOrigin) -> bool:
 
 def _is_widened(origin: ColumnOrigin, step: ChangeColumns) -> bool:
     return origin.before is not None and step.before.column_type(origin.before) != step.state.column_type(origin.after)
-
-
-def _is_renamed(origin: ColumnOrigin) -> bool:
-    return origin.before is not None and origin.before.name != origin.after.name
-
-
-def _recomputed_columns(step: ChangeColumns, time_zone: str) -> list[ComputedColumn]:
-    kept = [origin for origin in step.origins if origin.before is not None]
-    rewritten = {origin.after.name for origin in kept if _needs_rewrite_here(origin, step, time_zone)}
-    changed = rewritten | columns_to_generate(step, rewritten)
-    return columns_to_recompute(step, lambda origin: origin.after.name in changed)
 
 
 def _has_datetime(step: ChangeColumns) -> bool:
@@ -223,8 +199,9 @@ def _type_name(kind: DataType) -> str:
     return str(json.loads(kind.json()))
 
 
-def _rewrite_rows(context: StepContext, step: ChangeColumns) -> None:
-    """Overwrites all rows under the new columns. Added columns are NULL until the backfill."""
+def _rewrite_rows(context: StepContext, step: ChangeColumns, recomputed: Set[str]) -> None:
+    """Overwrites all rows under the new columns. Added columns are NULL until the backfill, and the computed columns in
+    `recomputed` until they are computed: the columns they read may be masked now."""
     commit = context.commits(_ROWS)
     if is_committed(context.spark, context.path, commit):
         return
@@ -239,16 +216,15 @@ def _rewrite_rows(context: StepContext, step: ChangeColumns) -> None:
         if before is not None:
             columns.append(F.col(quoted(origin.before.name)).alias(origin.after.name))
             continue
-        new, doubtful = new_value(origin, step.before.schema, context.time_zone)
+        old, value_type = F.col(quoted(origin.before.name)), spark_type(origin.after.type)
+        new = old.cast(value_type)
+        if (converted := conversion(origin, step.before.schema, context.time_zone)) is not None:
+            new, doubtful = converted
+            doubts[origin.after.name] = old.isNotNull() & (new.isNull() | doubtful)
         columns.append(new.alias(origin.after.name))
         if after is not None:
-            masked[origin.after.name] = (spark_type(origin.after.type), after)
-        if needs_rewrite(origin, step.before.schema, context.time_zone):
-            old = F.col(quoted(origin.before.name))
-            doubts[origin.after.name] = old.isNotNull() & (new.isNull() | doubtful)
+            masked[origin.after.name] = (value_type, after)
     kept = [F.col(quoted(old)).alias(new) for old, new in _kept_names(step)]
-    # NULL until they are recomputed: the columns they read may be masked now
-    recomputed = {column.name for column in _recomputed_columns(step, context.time_zone)}
     computed = [
         F.lit(None).cast(field.dataType).alias(field.name) if field.name in recomputed else F.col(quoted(field.name))
         for field in step.state.computed_fields
@@ -276,8 +252,9 @@ def _conversion_gaps(mirror: DataFrame, doubts: Mapping[str, Column], step: Chan
     ]
 
 
-def new_value(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tuple[Column, Column]:
-    """The value of a kept column after the change, and a boolean that is true if the value may differ from upstream's.
+def conversion(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tuple[Column, Column] | None:
+    """The value of a kept column after the change, and a boolean that is true if the value may differ from upstream's. None
+    if the value is the same, in a type that can read the old files.
 
     `schema`: the table's definition before the change.
     """
@@ -286,12 +263,12 @@ def new_value(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tupl
     column, no_doubt = F.col(quoted(before.name)), F.lit(False)
     if adds_labels(before.type, after.type):
         return parse_value(column, after.type, time_zone), no_doubt
-    new = spark_type(after.type)
     if conversion_doubt(before.type, after.type) is not None:
         expression = converted_value(before, after, schema, time_zone)
         if expression is not None:
             doubtful = no_doubt if expression.doubtful is None else F.coalesce(F.expr(expression.doubtful), no_doubt)
             return F.expr(expression.sql), doubtful
     if _reads_old_files(origin):
-        return column.cast(new), no_doubt
-    return (column.cast("string") if isinstance(new, StringType) else column.cast("string").try_cast(new)), no_doubt
+        return None
+    text, new = column.cast("string"), spark_type(after.type)
+    return (text if isinstance(new, StringType) else text.try_cast(new)), no_doubt

@@ -15,13 +15,13 @@ from cdc_pipeline.lake.folder_moves import move_folder
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, needs_mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from cdc_pipeline.lake.delta import Commit
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.model.state import MirrorState
     from cdc_pipeline.mirrors.model.step_commits import StepCommits
-    from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror
+    from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, Step
 
 _CREATION = {
     # deletes and updates mark rows instead of copying files: 7 KB against 20 MB for 1000 rows of 2 million
@@ -41,22 +41,28 @@ class MirrorFolders:
     """Runs the folder steps of one cut."""
 
     lake: Lake
-    later_folders: Mapping[str, Sequence[str]]
-    """Mirror id → the folders to which steps of the cut move the mirror."""
+    steps: Sequence[Step]
+    """All steps of the cut."""
 
-    def is_at(self, path: str, state: MirrorState) -> bool:
+    def is_in_place(self, path: str, state: MirrorState) -> bool:
+        """Whether the mirror is at `path`. False if a step of the cut has moved it already, so that this one is done.
+
+        Raises LakeError if the mirror is in neither place.
+        """
+        if self._is_at(path, state):
+            return True
+        if self._is_moved(state):
+            return False
+        raise LakeError(
+            f"the mirror {state.name} is not at {path}, where the plan of the cut expects it, nor in a folder to which "
+            "the cut moves it: restore the folder, or rebuild the table",
+            pipeline=self.lake.paths.pipeline,
+        )
+
+    def _is_at(self, path: str, state: MirrorState) -> bool:
         """Whether this mirror, by its id, is at the path."""
         table = table_state(self.lake.spark, path)
         return table is not None and table.properties.get("cdc.mirror_id") == state.mirror_id
-
-    def require_moved(self, path: str, state: MirrorState) -> None:
-        """Raises LakeError unless a later step of the cut has moved the mirror away from `path` already."""
-        if not self._is_moved(state):
-            raise LakeError(
-                f"the mirror {state.name} is not at {path}, where the plan of the cut expects it, nor in a folder to which "
-                "the cut moves it: restore the folder, or rebuild the table",
-                pipeline=self.lake.paths.pipeline,
-            )
 
     def create(self, path: str, state: MirrorState, commit: Commit) -> None:
         """Creates the empty mirror unless it exists. Raises LakeError if the folder holds another table."""
@@ -82,23 +88,22 @@ class MirrorFolders:
             self.lake.paths.mirror(step.state.name),
             commits(0),
         )
-        if self.is_at(source, step.state):
+        if self._is_at(source, step.state):
             # this commit means that the mirror was moved already, and that a later step has moved it back
             if is_committed(self.lake.spark, source, commit):
                 return
             move_mirror(self.lake, source, target)
-        if self.is_at(target, step.state):
+        if self.is_in_place(target, step.state):
             commit_metadata(self.lake.spark, target, commit, properties=step.state.properties())
-        else:
-            self.require_moved(target, step.state)
 
     def drop(self, step: DropMirror, next_commits: StepCommits) -> None:
         """`next_commits`: those of the step that follows the DROP."""
         path = self.lake.paths.mirror(step.state.name)
         # a commit of a later step means that the mirror was dropped already and then restored
-        if self.is_at(path, step.state) and not is_committed(self.lake.spark, path, next_commits(0)):
+        if self._is_at(path, step.state) and not is_committed(self.lake.spark, path, next_commits(0)):
             move_mirror(self.lake, path, self.lake.paths.dropped_mirror(step.state.name, step.ddl_id))
 
     def _is_moved(self, state: MirrorState) -> bool:
         """Whether the mirror is in a folder to which a step of this cut moves it."""
-        return any(self.is_at(path, state) for path in self.later_folders.get(state.mirror_id, ()))
+        own = (step.folder_after(self.lake.paths) for step in self.steps if step.state.mirror_id == state.mirror_id)
+        return any(self._is_at(path, state) for path in own if path is not None)

@@ -1,4 +1,4 @@
-"""Steps that delete or exchange rows without a message: EXCHANGE and DROP PARTITION.
+"""Steps that delete or exchange rows without a message: TRUNCATE, EXCHANGE and DROP PARTITION.
 
 Each function makes one Delta commit per mirror that it changes, and skips a commit that the mirror already contains.
 """
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import forget_cached_log, is_committed, replace_once
+from cdc_pipeline.lake.delta import commit_metadata, forget_cached_log, is_committed, replace_once, table_state
 from cdc_pipeline.lake.paths import remove_folder
 from cdc_pipeline.mirrors.merge.computed_values import fitting_session, with_computed
 from cdc_pipeline.mirrors.merge.merge_rows import Merged
 from cdc_pipeline.mirrors.merge.soft_deletes import LIVE, delete_or_mark_rows, deleted_cell, live_rows
+from cdc_pipeline.mirrors.model.state import has_row_gaps, no_row_gaps
 from cdc_pipeline.mysql.model.quoted_names import quoted
 
 if TYPE_CHECKING:
@@ -25,11 +26,20 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.delta import Commit
     from cdc_pipeline.mirrors.execution.step_context import StepContext
     from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows
+    from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
     from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 
 _ROWS = 1
 """The part of a step that writes rows."""
+
+
+def truncate_rows(context: StepContext, step: TruncateMirror) -> None:
+    """Deletes all rows, or marks them as deleted (`soft_delete`), and removes the gaps that were found in them."""
+    keeps_deleted = step.state.has_soft_delete
+    delete_or_mark_rows(context.spark, context.path, None, context.commits(0), keeps_deleted=keeps_deleted)
+    table = table_state(context.spark, context.path)
+    if table is not None and has_row_gaps(table):
+        commit_metadata(context.spark, context.path, context.commits(1), properties=no_row_gaps())
 
 
 def delete_rows(context: StepContext, step: DeleteRows) -> Merged:

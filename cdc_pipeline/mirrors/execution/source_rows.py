@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import commit_session, is_committed
-from cdc_pipeline.mirrors.execution.alter_columns import needs_rewrite, new_value
+from cdc_pipeline.mirrors.execution.alter_columns import conversion
 from cdc_pipeline.mirrors.execution.step_context import found_in
 from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.model.masks import HASH
@@ -87,11 +87,12 @@ def _value(
         return F.lit(None), None
     if mask is not None:
         return F.col(quoted(before.name)), None
-    here = ColumnOrigin(after, before)
-    new, doubtful = new_value(here, step.state.schema, time_zone)
-    if not needs_rewrite(here, step.state.schema, time_zone):
-        return new, None
-    return new, F.col(quoted(before.name)).isNotNull() & (new.isNull() | doubtful)
+    old = F.col(quoted(before.name))
+    converted = conversion(ColumnOrigin(after, before), step.state.schema, time_zone)
+    if converted is None:
+        return old, None
+    new, doubtful = converted
+    return new, old.isNotNull() & (new.isNull() | doubtful)
 
 
 def _null(step: ChangeSourceRows, column: UpstreamColumn, reason: str) -> Gap:

@@ -11,24 +11,23 @@ import re
 import threading
 import time
 import traceback
+from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from cdc_pipeline.lake.delta import commit_metadata, table_state
+from cdc_pipeline.lake.delta import commit_metadata
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import first_line, hadoop_path
 from cdc_pipeline.mirrors.execution.alter_columns import change_columns
 from cdc_pipeline.mirrors.execution.mirror_folders import MirrorFolders
-from cdc_pipeline.mirrors.execution.row_moves import delete_rows, exchange_rows
+from cdc_pipeline.mirrors.execution.row_moves import delete_rows, exchange_rows, truncate_rows
 from cdc_pipeline.mirrors.execution.source_rows import change_source_rows
 from cdc_pipeline.mirrors.execution.step_context import StepContext
-from cdc_pipeline.mirrors.execution.step_order import independent_chains, later_folders
 from cdc_pipeline.mirrors.merge.apply_rows import RowCounts, RowMerger
 from cdc_pipeline.mirrors.merge.computed_values import recompute_columns
-from cdc_pipeline.mirrors.merge.soft_deletes import delete_or_mark_rows, purge_deleted_rows, purge_surplus_rows
-from cdc_pipeline.mirrors.model.state import has_row_gaps, no_row_gaps
+from cdc_pipeline.mirrors.merge.soft_deletes import purge_deleted_rows, purge_surplus_rows
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
     ChangeColumns,
@@ -44,6 +43,7 @@ from cdc_pipeline.mirrors.model.steps import (
     TruncateMirror,
     UpdateState,
 )
+from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.spark.threads import map_in_threads
 
 if TYPE_CHECKING:
@@ -54,18 +54,8 @@ if TYPE_CHECKING:
     from cdc_pipeline.lake.lake import Lake
     from cdc_pipeline.mirrors.merge.row_entries import RowSet
     from cdc_pipeline.mirrors.model.step_commits import CutCommits
+    from cdc_pipeline.mysql.model.table import TableName
 
-_StepInPlace: TypeAlias = (
-    ApplyRows
-    | ChangeColumns
-    | UpdateState
-    | PurgeSurplusRows
-    | PurgeDeletedRows
-    | TruncateMirror
-    | DeleteRows
-    | ChangeSourceRows
-)
-"""Steps that leave the mirror in its folder."""
 _LONGEST_ERROR = 500
 _JVM_ENDS = re.compile(r"OutOfMemoryError|SparkContext (was|has been) (shut ?down|stopped)")
 
@@ -128,7 +118,7 @@ class StepRunner:
         Raises an error that concerns more than one table at once, and starts no further step. `report` receives one line
         per step.
         """
-        done, folders = StepResults(), MirrorFolders(self.lake, later_folders(self.lake.paths, self.steps))
+        done, folders = StepResults(), MirrorFolders(self.lake, self.steps)
         stopped = threading.Event()
 
         def run(chain: list[int]) -> None:
@@ -157,90 +147,78 @@ class StepRunner:
     # ---- one step
 
     def _run(self, index: int, step: Step, folders: MirrorFolders) -> StepResult:
-        result, context = StepResult(step), self._context(index, step)
+        result, path = StepResult(step), self.lake.paths.mirror(step.state.name)
+        context = StepContext(self.lake.spark, path, self.commits.step(index), self.rows.time_zone, self.rows.salt)
+        moves_folders = isinstance(step, (CreateMirror, RenameMirror, DropMirror, ExchangeRows))
+        if moves_folders or folders.is_in_place(path, step.state):
+            with _marked(self.lake.spark, None if moves_folders else self.marks and f"{self.marks}-{index}"):
+                self._run_on_mirror(index, step, context, result, folders)
+        elif isinstance(step, ApplyRows):
+            result.counts = self.rows.recount(step, self.row_sets[index])
+        return result
+
+    def _run_on_mirror(
+        self, index: int, step: Step, context: StepContext, result: StepResult, folders: MirrorFolders
+    ) -> None:
+        spark, path, commits = context.spark, context.path, context.commits
         match step:
             case CreateMirror():
-                folders.create(context.path, step.state, context.commits(0))
+                folders.create(path, step.state, commits(0))
             case RenameMirror():
-                folders.rename(step, context.commits)
+                folders.rename(step, commits)
             case DropMirror():
                 folders.drop(step, self.commits.step(index + 1))
             case ExchangeRows():
-                self._exchange(index, step, context, folders)
-            case (
-                ApplyRows()
-                | ChangeColumns()
-                | UpdateState()
-                | PurgeSurplusRows()
-                | PurgeDeletedRows()
-                | TruncateMirror()
-                | DeleteRows()
-                | ChangeSourceRows()
-            ):
-                if self._is_in_place(context.path, step, folders):
-                    with _marked(self.lake.spark, self.marks and f"{self.marks}-{index}"):
-                        self._run_in_place(index, step, context, result)
-                elif isinstance(step, ApplyRows):
-                    result.counts = self.rows.recount(step, self.row_sets[index])
-            case _:
-                assert_never(step)
-        return result
-
-    def _context(self, index: int, step: Step) -> StepContext:
-        path = self.lake.paths.mirror(step.state.name)
-        return StepContext(self.lake.spark, path, self.commits.step(index), self.rows.time_zone, self.rows.salt)
-
-    def _is_in_place(self, path: str, step: Step, folders: MirrorFolders) -> bool:
-        """False if a later step has moved the mirror, so that this one is done."""
-        if folders.is_at(path, step.state):
-            return True
-        folders.require_moved(path, step.state)
-        return False
-
-    def _run_in_place(self, index: int, step: _StepInPlace, context: StepContext, result: StepResult) -> None:
-        path, commits = context.path, context.commits
-        match step:
+                other = self.lake.paths.mirror(step.other.name)
+                exchange_rows(
+                    context,
+                    step,
+                    path if folders.is_in_place(path, step.state) else None,
+                    other if folders.is_in_place(other, step.other) else None,
+                    f"{self.lake.paths.home}/staged/exchange-{self.commits.cut_id}-{index}",
+                )
             case ApplyRows():
                 result.counts = self.rows.apply(path, step, self.row_sets[index], commits, context.add_gaps)
             case ChangeColumns():
                 change_columns(context, step)
             case UpdateState():
-                commit_metadata(self.lake.spark, path, commits(0), properties=step.state.properties())
+                commit_metadata(spark, path, commits(0), properties=step.state.properties())
             case PurgeSurplusRows():
-                purge_surplus_rows(self.lake.spark, path, step.state, commits(0))
-                commit_metadata(self.lake.spark, path, commits(1), properties=step.state.properties())
+                purge_surplus_rows(spark, path, step.state, commits(0))
+                commit_metadata(spark, path, commits(1), properties=step.state.properties())
             case PurgeDeletedRows():
-                purge_deleted_rows(self.lake.spark, path, commits(0))
+                purge_deleted_rows(spark, path, commits(0))
             case TruncateMirror():
-                self._truncate(step, context)
+                truncate_rows(context, step)
             case DeleteRows():
                 result.counts.merged = delete_rows(context, step)
             case ChangeSourceRows():
                 change_source_rows(context, step)
                 if step.state.computed_shown:
-                    recompute_columns(self.lake.spark, path, step.state, step.state.computed_shown, commits(3))
+                    recompute_columns(spark, path, step.state, step.state.computed_shown, commits(3))
             case _:
                 assert_never(step)
 
-    def _exchange(self, index: int, step: ExchangeRows, context: StepContext, folders: MirrorFolders) -> None:
-        places = []
-        for state in (step.state, step.other):
-            path = self.lake.paths.mirror(state.name)
-            is_here = folders.is_at(path, state)
-            if not is_here:
-                folders.require_moved(path, state)
-            places.append(path if is_here else None)
-        staged = f"{self.lake.paths.home}/staged/exchange-{self.commits.cut_id}-{index}"
-        exchange_rows(context, step, places[0], places[1], staged)
 
-    def _truncate(self, step: TruncateMirror, context: StepContext) -> None:
-        path, commits = context.path, context.commits
-        keeps_deleted = step.state.has_soft_delete
-        delete_or_mark_rows(self.lake.spark, path, None, commits(0), keeps_deleted=keeps_deleted)
-        table = table_state(self.lake.spark, path)
-        if table is not None and has_row_gaps(table):
-            # the gaps were about rows that no longer exist
-            commit_metadata(self.lake.spark, path, commits(1), properties=no_row_gaps())
+def independent_chains(steps: Sequence[Step]) -> list[list[int]]:
+    """Groups the indexes of the steps: steps in different chains share no name, in any case, and can run in parallel."""
+    leader: dict[TableName, TableName] = {}
+
+    def find(name: TableName) -> TableName:
+        leader.setdefault(name, name)
+        while leader[name] != name:
+            name = leader[name]
+        return name
+
+    for step in steps:
+        first, *others = map(folded, step.names())
+        for other in others:
+            leader[find(other)] = find(first)
+        find(first)
+    chains: dict[TableName, list[int]] = defaultdict(list)
+    for index, step in enumerate(steps):
+        chains[find(folded(step.names()[0]))].append(index)
+    return list(chains.values())
 
 
 @contextlib.contextmanager

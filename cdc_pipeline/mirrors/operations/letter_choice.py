@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.errors import LakeError, SourceError
+from cdc_pipeline.errors import LakeError, SourceError, TerminalError
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.capture_files.reading import records
@@ -43,19 +43,19 @@ class PositionRange:
 
     @staticmethod
     def parse(text: str) -> PositionRange:
-        """Reads `topic/partition@offset` or `topic/partition@first-last`. Raises ValueError if the text is neither."""
+        """Reads `topic/partition@offset` or `topic/partition@first-last`. Raises TerminalError if the text is neither."""
         match = _RANGE.fullmatch(text)
         if match is None:
-            raise ValueError(
+            raise TerminalError(
                 f"{text!r} is no position: topic/partition@offset or topic/partition@first-last is expected, for example "
                 "shop/0@17 or shop/0@17-20"
             )
         first, partition = int(match["first"]), int(match["partition"])
         last = first if match["last"] is None else int(match["last"])
         if last < first:
-            raise ValueError(f"{text!r} is no position: {last} lies before {first}")
+            raise TerminalError(f"{text!r} is no position: {last} lies before {first}")
         if partition >= 1 << 31 or last >= 1 << 63:
-            raise ValueError(f"{text!r} is no position: a partition has at most 31 bits, an offset 63")
+            raise TerminalError(f"{text!r} is no position: a partition has at most 31 bits, an offset 63")
         return PositionRange(match["topic"], partition, first, last)
 
 
@@ -63,7 +63,7 @@ class PositionRange:
 class DeadLetterChoice:
     """The dead letters that match positions, rules and tables, as far as these are given, and those with a replacement.
 
-    Raises ValueError if nothing is chosen or a position is malformed.
+    Raises TerminalError if nothing is chosen or a position is malformed.
     """
 
     positions: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class DeadLetterChoice:
 
     def __post_init__(self) -> None:
         if not (self.positions or self.rules or self.tables or self.replacements or self.replacement_file):
-            raise ValueError(
+            raise TerminalError(
                 "nothing is chosen: positions, rules, tables, replacements or replacement_file is expected (rules: ['*'] "
                 "chooses all dead letters)"
             )
@@ -88,7 +88,7 @@ class DeadLetterChoice:
         for text in self.replacements or ():
             position = PositionRange.parse(text)
             if position.first != position.last:
-                raise ValueError(f"replacements: {text!r} names more than one record")
+                raise TerminalError(f"replacements: {text!r} names more than one record")
 
     def replacement_rows(self, spark: SparkSession) -> DataFrame:
         """The replacements: topic, partition, offset, replacement. Raises SourceError if the file cannot be used."""

@@ -5,10 +5,12 @@ A replacement is a commit on the existing table, so its history, and with it ear
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, commit_metadata, create_table, overwrite_once, table_state
@@ -20,10 +22,12 @@ from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, missing_featur
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState, row_gaps
-from cdc_pipeline.mirrors.operations.content_hash import content_hash
+from cdc_pipeline.mysql.model.quoted_names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame
 
     from cdc_pipeline.lake.delta import TableState
     from cdc_pipeline.lake.lake import Lake
@@ -150,3 +154,40 @@ def _compared_state(table: TableState) -> tuple[object, ...]:
 def _plain_schema(table: TableState) -> StructType:
     """The columns without the column mapping ids of their table."""
     return StructType([StructField(field.name, field.dataType) for field in table.schema.fields])
+
+
+def content_hash(frame: DataFrame, without: frozenset[str] = frozenset()) -> str:
+    """`rows:schema:sum`: the row count, a hash of column names and types, and the sum of a 64-bit hash of each row.
+
+    Equal for two frames with the same columns in the same order, apart from those of `without`, and the same multiset of
+    rows. The order of rows and of map entries does not matter.
+    """
+    fields = [field for field in frame.schema.fields if field.name not in without]
+    cells = [cell for field in fields for cell in _cells(F.col(quoted(field.name)), field.dataType)]
+    row = F.xxhash64(*cells) if cells else F.lit(0)
+    totals = frame.agg(F.count("*").alias("rows"), F.sum(row.cast("DECIMAL(38,0)")).alias("sum")).first()
+    assert totals is not None
+    schema = "|".join(f"{field.name}:{field.dataType.simpleString()}" for field in fields)
+    return f"{totals['rows']}:{hashlib.sha256(schema.encode()).hexdigest()[:16]}:{totals['sum'] or 0}"
+
+
+def _cells(cell: Column, kind: DataType) -> list[Column]:
+    """The values to hash for a cell. A flag marks NULL, which xxhash64 skips."""
+    if _has_map(kind):
+        # with this option JSON distinguishes a NULL in an array or map from an absent value
+        return [cell.isNull(), F.to_json(_without_maps(cell, kind), {"ignoreNullFields": "false"})]
+    return [cell.isNull(), cell]
+
+
+def _has_map(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _has_map(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_has_map(field.dataType) for field in kind.fields)
+    return isinstance(kind, MapType)
+
+
+def _without_maps(cell: Column, kind: DataType) -> Column:
+    """The cell in a struct for `to_json`, a map as its sorted entries. Nested maps keep their own order."""
+    value = F.array_sort(F.map_entries(cell)) if isinstance(kind, MapType) else cell
+    return F.struct(value.alias("v"))

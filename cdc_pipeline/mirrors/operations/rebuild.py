@@ -26,12 +26,11 @@ from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once, table_state
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.paths import LakePaths, first_line, remove_folder, table_folders
-from cdc_pipeline.lake.restored_tables import RestoredTableError, foreign_commit
+from cdc_pipeline.lake.restored_tables import foreign_commit
+from cdc_pipeline.lake.tables.ddl_history import APPLIED
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
-from cdc_pipeline.mirrors.changes.held_rows import approve, permitted_statements
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
-    FirstTsosError,
     PublishedCut,
     newest_known_cut,
     published_cut,
@@ -41,20 +40,19 @@ from cdc_pipeline.mirrors.changes.progress import (
 )
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import update_held_statements
+from cdc_pipeline.mirrors.cuts.cut_execution import mirror_entry
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES, lake_balance
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
-from cdc_pipeline.mirrors.operations.content_hash import content_hash
-from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild
+from cdc_pipeline.mirrors.operations.maintenance import EVERY, keep_table_small
+from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild, content_hash
 from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_inputs
-from cdc_pipeline.mirrors.operations.upkeep import EVERY, keep_table_small
-from cdc_pipeline.mirrors.settings.column_rules import MaskSaltError
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
-from cdc_pipeline.positions import POSITION
+from cdc_pipeline.positions import POSITION, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -131,43 +129,44 @@ class Rebuilder:
     def _lake(self) -> Lake:
         return self.maker.lake
 
-    def rebuild(self, patterns: Sequence[str] = ()) -> RebuildReport:
+    def rebuild(self, patterns: Sequence[str] = (), approved: frozenset[Position] = frozenset()) -> RebuildReport:
         """Rebuilds from the change log the mirrors whose `database.table` matches a pattern, or, without patterns, all
         tables from the raw snapshot. Replaces what differs. Call it as the only writer (`lake.lock`).
 
-        Raises LakeError if no mirror matches, or no cut is published yet.
+        `approved`: statements that `ddl_policy` no longer holds. Raises LakeError if no mirror matches, or no cut is
+        published yet.
         """
-        with self.rebuild_in_scratch(patterns) as rebuilt:
+        with self.rebuild_in_scratch(patterns, approved) as rebuilt:
             return self.replace_differing(rebuilt)
 
     def approve(self, held: Iterable[HeldTable]) -> RebuildReport:
-        """Approves the statements that hold these tables, and rebuilds the tables with them. Call it as the only writer."""
-        approve(self._lake, held, self.maker.run_id)
-        return self.rebuild([glob.escape(str(table.name)) for table in held])
+        """Rebuilds these tables with the statements that hold them. Call it as the only writer."""
+        held = list(held)
+        names = [glob.escape(str(table.name)) for table in held]
+        return self.rebuild(names, frozenset(table.statement for table in held))
 
     def finish_begun_cut(self, *, abandon: bool) -> bool:
-        """Finishes a begun cut, then applies all complete changes. A table whose step fails is quarantined at once.
+        """Finishes a begun cut. A table whose step fails is quarantined at once.
 
-        If a new cut fails, its changes remain for a later run. Returns True if a begun cut failed and the caller replaces
-        it; without `abandon` that raises the cut's error instead. Errors of the disk, the lake or Spark are raised.
+        Returns True if the cut failed and the caller replaces it; without `abandon` that raises the cut's error instead.
+        Errors of the disk, the lake or Spark are raised.
         """
         try:
-            replace(self.maker, quarantine_policy=QuarantinePolicy(1)).advance()
+            replace(self.maker, quarantine_policy=QuarantinePolicy(1)).finish_begun_cut(published_cut(self._lake))
         except Exception as error:
             begun = is_begun(self._lake, published_cut(self._lake))
-            is_ignored = not begun and isinstance(error, (FirstTsosError, MaskSaltError, RestoredTableError))
-            is_lost = affects_all_tables(error) or (not abandon if begun else isinstance(error, LakeError))
-            if is_lost and not is_ignored:
+            if affects_all_tables(error) or not (abandon and begun):
                 raise
-            self.maker.report(
-                f"{'the begun' if begun else 'a new'} cut failed, the rebuild ignores it: {first_line(error)}"
-            )
-            return begun
+            self.maker.report(f"the begun cut failed, the rebuild ignores it: {first_line(error)}")
+            return True
         return False
 
     @contextmanager
     def rebuild_in_scratch(
-        self, patterns: Sequence[str] = (), releases: DataFrame | None = None
+        self,
+        patterns: Sequence[str] = (),
+        approved: frozenset[Position] = frozenset(),
+        releases: DataFrame | None = None,
     ) -> Iterator[RebuiltTables]:
         """Rebuilds tables in a scratch lake, which exists until the `with` block ends. The lake itself stays the same.
 
@@ -191,7 +190,8 @@ class Rebuilder:
             raise LakeError("no cut is published yet: run the ingest first", pipeline=self._lake.paths.pipeline)
         if patterns and published.selection != self.maker.selection:
             raise LakeError(
-                "include, exclude or routes have changed, and no cut has applied them yet: run the rebuild without tables",
+                "include, exclude or routes have changed, and no cut has applied them yet: run the ingest first, or the "
+                "rebuild without tables",
                 pipeline=self._lake.paths.pipeline,
             )
         scope = chosen_scope(self.maker, patterns, published) if patterns else ALL
@@ -207,7 +207,8 @@ class Rebuilder:
                 copy_inputs(self._lake, scratch, scope)
             # a table that fails again stays quarantined, unless it is chosen: then the rebuild fails
             waiting = (name for name in quarantined_tables(published.held) if not matches_any(str(name), patterns))
-            built = self._replay(scratch, scope, published, frozenset(map(self.maker.selection.key, waiting)))
+            at_once = frozenset(map(self.maker.selection.key, waiting))
+            built = self._replayer(scratch, scope, at_once, approved).replay_all(published)
             report = _scoped_report(replace(built, cut_id=published.cut_id + 1, streams=streams), scope, published)
             yield RebuiltTables(scratch, scope, report, published, abandoned or releases is not None, lake_state)
 
@@ -245,17 +246,20 @@ class Rebuilder:
         finally:
             remove_folder(self._lake.spark, folder)
 
-    def _replay(self, scratch: Lake, scope: Scope, published: PublishedCut, at_once: frozenset[TableName]) -> CutReport:
+    def _replayer(
+        self, scratch: Lake, scope: Scope, at_once: frozenset[TableName], approved: frozenset[Position]
+    ) -> CutMaker:
         """Makes the mirrors of the scratch lake. `at_once`: as in QuarantinePolicy."""
         named = "" if scope.tables is None else f" from the change log: {', '.join(map(str, sorted(scope.tables)))}"
         self.maker.report(f"rebuilding the mirrors{named}")
-        maker = replace(
+        # what the mirrors have applied was approved, or no policy held it then
+        applied = read_rows(self._lake, "ddl_history", ("status", "=", APPLIED), columns=POSITION)
+        return replace(
             self.maker,
             lake=scratch,
             quarantine_policy=QuarantinePolicy(None, at_once),
-            permitted=permitted_statements(self._lake),
+            permitted=approved | {Position(**row) for row in applied},
         )
-        return maker.replay_all(published)
 
     # ---- compare and replace
 
@@ -287,7 +291,8 @@ class Rebuilder:
         self._require_unchanged(rebuilt)
         update_held_statements(self._lake, scratch, commit.note)
         others = (entry for entry in entries if entry.name not in before)
-        now = sorted([*others, *filter(None, map(self.maker.mirror_entry, after))], key=lambda entry: entry.name)
+        rebuilt_entries = (mirror_entry(self._lake, name) for name in after)
+        now = sorted([*others, *filter(None, rebuilt_entries)], key=lambda entry: entry.name)
         publish(
             self._lake,
             Window(report.cut_id, None, report.resolved_tso, 0, published.last_batch, before=published.ends),
@@ -302,12 +307,10 @@ class Rebuilder:
     def _replace_decoded(self, rebuilt: RebuiltTables, commit: Commit) -> tuple[list[TableRebuild], bool]:
         """Replaces all decoded tables if any differs. Returns one entry per table, and whether they differ from what the
         cuts have counted."""
-        if not rebuilt.scope.is_all:
-            self._add_dead_letters(rebuilt.lake, commit)
-            return [], False
-        tables = [self._compare(table, rebuilt.lake) for table in _DECODED]
+        is_all = rebuilt.scope.is_all
+        tables = [self._compare(table, rebuilt.lake) for table in _DECODED] if is_all else []
         # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE): a release may remove some
-        changed = rebuilt.replaces_all or not all(table.equal for table in tables)
+        changed = is_all and (rebuilt.replaces_all or not all(table.equal for table in tables))
         if changed:
             self._require_unchanged(rebuilt)
             for table in _DECODED:
@@ -315,7 +318,7 @@ class Rebuilder:
         else:
             self._add_dead_letters(rebuilt.lake, commit)
         # a rebuild that died may have replaced them before
-        return tables, changed or not lake_balance(self._lake).is_balanced
+        return tables, changed or (is_all and not lake_balance(self._lake).is_balanced)
 
     def _set_aside(self, rebuilt: RebuiltTables, kept: frozenset[TableName]) -> None:
         """Moves mirrors to `dropped/` that the published cut does not have at their paths: a cut that failed has moved or

@@ -38,16 +38,11 @@ _RELEASE = ("run_id", "released_at", "note", "replacement", *DEAD_LETTER_COLUMNS
 class DeadLetter:
     """A dead letter."""
 
-    topic: str
-    partition: int
-    offset: int
+    position: Position
     rule: str
     table: str
+    """As `database.table`; empty if unknown."""
     reason: str
-
-    @property
-    def position(self) -> Position:
-        return Position(self.topic, self.partition, self.offset)
 
 
 @dataclass(frozen=True)
@@ -175,9 +170,7 @@ def _letters(frame: DataFrame) -> DeadLetters:
     rows = letters.orderBy(*POSITION, "rule").limit(_MOST_SHOWN).collect()
     shown = tuple(
         DeadLetter(
-            row["topic"],
-            row["partition"],
-            row["offset"],
+            Position(row["topic"], row["partition"], row["offset"]),
             row["rule"],
             f"{row['database']}.{row['table']}" if row["table"] else "",
             row["reason"],

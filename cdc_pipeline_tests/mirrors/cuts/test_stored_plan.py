@@ -17,8 +17,7 @@ from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
 from cdc_pipeline.mirrors.changes.late_changes import Breach, LateChanges
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_planning import row_sets
-from cdc_pipeline.mirrors.cuts.planned_cut import PlannedCut
-from cdc_pipeline.mirrors.cuts.stored_plan import plan_from_json, plan_to_json
+from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut, plan_from_json, plan_to_json
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.masks import HASH

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_pipeline.assets.catalog import catalog_entries
 from cdc_pipeline.assets.nodes import mirror_lineage
 from cdc_pipeline.lake.catalog import CatalogColumn
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.cuts.catalog_entries import catalog_entries
+from cdc_pipeline.mirrors.cuts.cut_execution import mirror_entry
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
@@ -176,7 +177,7 @@ def test_gaps_of_mirrors(ingested: LakePaths, spark: SparkSession) -> None:
         assert [(field.name, field.dataType) for field in table.schema] == own
         assert states[-1].gaps == ()
     maker = CutMaker(Lake(spark, ingested), "look", "UTC", 2, lambda _: None)
-    found = maker.mirror_entry(TableName("db", "p"))
+    found = mirror_entry(maker.lake, TableName("db", "p"))
     assert found is not None
     (entry,) = catalog_entries(spark, [found])
     assert entry.columns[2] == CatalogColumn("upper", "string", "computed as upper(V)")

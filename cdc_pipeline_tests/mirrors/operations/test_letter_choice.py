@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cdc_pipeline.errors import TerminalError
 from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice, PositionRange
 
 
@@ -32,16 +33,16 @@ def test_positions(text: str, expected: PositionRange) -> None:
     ],
 )
 def test_malformed_positions(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match="is no position") as caught:
+    with pytest.raises(TerminalError, match="is no position") as caught:
         PositionRange.parse(text)
     assert said in str(caught.value)
     for choice in ({"positions": (text,)}, {"replacements": {text: "{}"}}):
-        with pytest.raises(ValueError, match="is no position"):
+        with pytest.raises(TerminalError, match="is no position"):
             DeadLetterChoice(**choice)  # type: ignore[arg-type]
 
 
 def test_choices_of_nothing_or_too_much() -> None:
-    with pytest.raises(ValueError, match="nothing is chosen: positions, rules, tables"):
+    with pytest.raises(TerminalError, match="nothing is chosen: positions, rules, tables"):
         DeadLetterChoice()
-    with pytest.raises(ValueError, match=r"replacements: 't/0@1-2' names more than one record"):
+    with pytest.raises(TerminalError, match=r"replacements: 't/0@1-2' names more than one record"):
         DeadLetterChoice(replacements={"t/0@1-2": "{}"})

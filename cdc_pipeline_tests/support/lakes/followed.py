@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from cdc_pipeline.assets.asset_events import AssetEvents
-from cdc_pipeline.assets.code_version import LoadedCode
-from cdc_pipeline.assets.follower import Follower, FollowLimits
+from cdc_pipeline.assets.follower import Follower, FollowLimits, LoadedCode
 from cdc_pipeline.checks.streams import NO_LIMITS
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles

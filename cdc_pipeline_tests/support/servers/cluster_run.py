@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.mirrors.operations.content_hash import content_hash
+from cdc_pipeline.mirrors.operations.mirror_replacer import content_hash
 from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.lakes.pipelines import ingest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from cdc_pipeline.assets.overview import MOST_MIRRORS, overview
+from cdc_pipeline.assets.cut_metadata import MOST_MIRRORS, overview
 from cdc_pipeline.mirrors.changes.progress import StreamProgress
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable

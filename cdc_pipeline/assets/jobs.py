@@ -1,0 +1,284 @@
+"""The jobs that do not ingest. Each has one op, runs in one process and is exclusive for the pipeline."""
+
+# No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
+from collections.abc import Callable, Mapping
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_pipeline.assets.asset_events import AssetEvents
+from cdc_pipeline.assets.catalog import update_catalog
+from cdc_pipeline.assets.failures import translate_errors
+from cdc_pipeline.assets.keys import CUTS, table_key
+from cdc_pipeline.assets.metadata import table_value
+from cdc_pipeline.assets.mirrors import cut_maker
+from cdc_pipeline.assets.opened_lake import open_lake, spark_of
+from cdc_pipeline.checks.own_commits import own_commits_result
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.operations.dry_run import pending_statements
+from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
+from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
+from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser, ReleaseReport
+from cdc_pipeline.mirrors.settings.table_patterns import matches_any
+from cdc_pipeline.pipeline import Pipeline
+
+
+def one_step_job(
+    pipeline: Pipeline,
+    name: str,
+    description: str,
+    step: Callable[..., dg.Output[None]],
+    tags: Mapping[str, str] | None = None,
+) -> dg.JobDefinition:
+    """The job `<pipeline>_<name>`, whose only op runs `step` and has its name.
+
+    `tags`: tags of its runs, by default those of every run of the pipeline.
+    """
+    op = dg.op(
+        name=f"{pipeline.name}_{step.__name__}",
+        description=description,
+        required_resource_keys={pipeline.spark_resource},
+        out=dg.Out(dg.Nothing),
+    )(step)
+
+    @dg.job(
+        name=f"{pipeline.name}_{name}",
+        description=description,
+        executor_def=dg.in_process_executor,
+        tags=pipeline.run_tags if tags is None else tags,
+    )
+    def job() -> None:
+        op()
+
+    return job
+
+
+def operation_jobs(pipeline: Pipeline) -> list[dg.JobDefinition]:
+    """The jobs of an operator, without `maintain_job`."""
+    return [rebuild_job(pipeline), release_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline)]
+
+
+# ---- rebuild
+
+_REBUILD = """Rebuilds the change log and the mirrors from the raw snapshot, and compares them with the lake by
+content hash. Replaces the tables that differ. If all are equal, the lake does not change."""
+
+
+class RebuildConfig(dg.Config):
+    """Selects the tables to rebuild."""
+
+    tables: list[str] = Field(
+        default_factory=list,
+        description="Patterns on database.table, such as shop.orders: rebuilds these mirrors from the change log, together "
+        "with the mirrors that statements such as RENAME or CREATE … LIKE connect to them; * rebuilds all mirrors. "
+        "Empty: rebuilds the change log and all mirrors from the raw records.",
+    )
+
+
+def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
+    def rebuild_all(context: dg.OpExecutionContext, config: RebuildConfig) -> dg.Output[None]:
+        with open_lake(context, pipeline) as lake:
+            report = _rebuilder(lake, context, pipeline).rebuild(config.tables)
+            _store_rebuilt_catalog(lake, report)
+        return dg.Output(None, metadata=_rebuild_metadata(report))
+
+    return one_step_job(pipeline, "rebuild", _REBUILD, rebuild_all)
+
+
+def _rebuilder(lake: Lake, context: dg.OpExecutionContext, pipeline: Pipeline) -> Rebuilder:
+    """The `Rebuilder` of the pipeline, for a run of one of its jobs."""
+    maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
+    return Rebuilder(maker, pipeline.dialect, pipeline.claim_store, pipeline.clock_skew_ms)
+
+
+def _store_rebuilt_catalog(lake: Lake, report: RebuildReport | None) -> None:
+    """Writes the mirrors of the newest cut to the catalog, from which Dagster loads its asset nodes."""
+    if report is not None and report.cut_id is not None:
+        update_catalog(lake, published_entries(published_cut(lake), lake.paths))
+
+
+def _rebuild_metadata(report: RebuildReport) -> dict[str, dg.MetadataValue]:
+    """The cut of the rebuild, and the content hash of each table before and after it."""
+    rows = (
+        (table.table, str(table.equal), table.before or "missing", table.after or "not upstream")
+        for table in report.tables
+    )
+    return {
+        "equal": dg.MetadataValue.bool(report.all_equal),
+        "cut": dg.MetadataValue.text("none: all tables are equal" if report.cut_id is None else str(report.cut_id)),
+        "content_hashes": table_value(["table", "equal", "before", "after"], rows),
+    }
+
+
+# ---- dead letters
+
+_RELEASE = """Decodes dead letters again: unchanged (after a fix of the rule or of the claim store), or with a
+replacement message. Rebuilds change log and mirrors with the released records at their own offsets, so that none overwrites
+a newer change. A record that still breaks a rule stays a dead letter. If none is released, the lake does not change."""
+_MOST_LOGGED = 50
+
+
+class ReleaseConfig(dg.Config):
+    """Selects dead letters: those that match all given filters (positions, rules, tables), and those with a replacement."""
+
+    positions: list[str] = Field(
+        default_factory=list,
+        description="topic/partition@offset, or topic/partition@first-last, such as shop/0@17-20.",
+    )
+    rules: list[str] = Field(
+        default_factory=list,
+        description="Patterns on the rule (column rule of dead_letters), such as value_has_type; * selects all.",
+    )
+    tables: list[str] = Field(default_factory=list, description="Patterns on database.table, such as shop.*.")
+    replacements: dict[str, str] = Field(
+        default_factory=dict,
+        description="Replacement messages by topic/partition@offset. This run and every later rebuild decode the "
+        "replacement (the whole value, as text) in place of the record's value.",
+    )
+    replacement_file: str = Field(
+        default="",
+        description="File with replacement messages, on the machine that runs the job; may be .gz. One JSON object per "
+        "line with topic, partition, offset and payload (or payload_base64), as `kcat -C -J` prints it.",
+    )
+    note: str = Field(default="", description="Reason of the release, stored in dead_letter_releases.")
+
+
+def release_job(pipeline: Pipeline) -> dg.JobDefinition:
+    def release_letters(context: dg.OpExecutionContext, config: ReleaseConfig) -> dg.Output[None]:
+        with open_lake(context, pipeline) as lake:
+            choice = DeadLetterChoice(
+                tuple(config.positions),
+                tuple(config.rules),
+                tuple(config.tables),
+                config.replacements,
+                config.replacement_file,
+            )
+            report = Releaser(_rebuilder(lake, context, pipeline), config.note).release(choice)
+            _store_rebuilt_catalog(lake, report.rebuild)
+        for letter in report.dead.shown[:_MOST_LOGGED]:
+            context.log.warning(f"{letter.position} was not released: it breaks {letter.rule}: {letter.reason}")
+        if not report.released.count:
+            raise dg.Failure(
+                "none of the selected dead letters was released: each still breaks a rule; nothing was changed",
+                metadata={"not_released_dead_letters": _dead_letters_table(report.dead)},
+                allow_retries=False,
+            )
+        return dg.Output(None, metadata=_release_metadata(report))
+
+    return one_step_job(pipeline, "release_dead_letters", _RELEASE, release_letters)
+
+
+def _release_metadata(report: ReleaseReport) -> dict[str, dg.MetadataValue]:
+    return {
+        "released": dg.MetadataValue.int(report.released.count),
+        "released_dead_letters": _dead_letters_table(report.released),
+        "not_released": dg.MetadataValue.int(report.dead.count),
+        "not_released_dead_letters": _dead_letters_table(report.dead),
+        **({} if report.rebuild is None else _rebuild_metadata(report.rebuild)),
+    }
+
+
+def _dead_letters_table(letters: DeadLetters) -> dg.TableMetadataValue:
+    rows = ((str(letter.position), letter.table, letter.rule, letter.reason) for letter in letters.shown)
+    return table_value(["position", "table", "rule", "reason"], rows)
+
+
+# ---- statements that `ddl_policy: hold` stops
+
+_DRY_RUN = """Lists DDL statements that are held for approval or lie above the resolved TSO, and what each does to the
+mirrors. Changes nothing."""
+_APPROVE = """Approves the held statements of tables and rebuilds the tables, with the statements and all that waited behind
+them."""
+
+
+class ApprovedTables(dg.Config):
+    """Selects held tables. A statement is approved for all of its tables."""
+
+    tables: list[str] = Field(description="Patterns on database.table, such as shop.*; * approves all held tables.")
+
+
+def ddl_dry_run_job(pipeline: Pipeline) -> dg.JobDefinition:
+    def show_pending_ddl(context: dg.OpExecutionContext) -> dg.Output[None]:
+        with translate_errors():
+            lake = Lake(spark_of(context, pipeline).start(short_lived=True), pipeline.paths)
+            found = pending_statements(lake, pipeline.selection)
+        for one in found:
+            context.log.info(f"{one.status}: {one.sql} → {one.effect}")
+        rows = ((one.status, one.sql, one.effect, str(one.position), str(one.commit_ts)) for one in found)
+        columns = ["status", "statement", "effect", "position", "commit_ts"]
+        return dg.Output(None, metadata={"statements": table_value(columns, rows)})
+
+    return one_step_job(pipeline, "ddl_dry_run", _DRY_RUN, show_pending_ddl)
+
+
+def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
+    def approve_statements(context: dg.OpExecutionContext, config: ApprovedTables) -> dg.Output[None]:
+        with open_lake(context, pipeline) as lake:
+            held = published_cut(lake).held
+            # a quarantined table needs a rebuild, not an approval
+            selected = [table for table in held if not table.error and matches_any(str(table.name), config.tables)]
+            if not selected:
+                names = ", ".join(str(table.name) for table in held) or "none"
+                raise dg.Failure(f"tables {config.tables} match no held table; held: {names}", allow_retries=False)
+            approved = {str(table.name): f"the statement at {table.statement}" for table in selected}
+            for name, statement in approved.items():
+                context.log.info(f"{name}: approved {statement}")
+            report = _rebuilder(lake, context, pipeline).approve(selected)
+            _store_rebuilt_catalog(lake, report)
+        return dg.Output(None, metadata={"approved": dg.MetadataValue.json(approved), **_rebuild_metadata(report)})
+
+    return one_step_job(pipeline, "approve_ddl", _APPROVE, approve_statements)
+
+
+# ---- maintenance
+
+_MAINTAIN = """Compacts small files (OPTIMIZE) and deletes files that no retained version needs (VACUUM). The contents of
+the tables do not change."""
+
+
+class MaintenanceConfig(dg.Config):
+    """Selects tables and operations."""
+
+    tables: list[str] = Field(
+        default_factory=lambda: ["*"],
+        description="Patterns on the table's path in the pipeline's folder: change_log, mirror/shop.orders, "
+        "mirror/shop.*; * selects all tables.",
+    )
+    compact: bool = Field(default=True, description="Compact small files.")
+    vacuum: bool = Field(default=True, description="Delete files that were replaced more than keep_hours ago.")
+    keep_hours: int = Field(
+        default=LEAST_KEEP_HOURS,
+        description=f"Retention of replaced files, in hours. At least {LEAST_KEEP_HOURS}.",
+    )
+
+
+def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
+    def keep_up(context: dg.OpExecutionContext, config: MaintenanceConfig) -> dg.Output[None]:
+        with open_lake(context, pipeline) as lake:
+            maintenance = Maintenance(config.tables, config.compact, config.vacuum, config.keep_hours)
+            tables = [*lake.paths.own_tables, *(lake.paths.mirror(name) for name in published_cut(lake).names)]
+            names = sorted(path.removeprefix(f"{lake.paths.home}/") for path in tables)
+            commits = own_commits_result(lake, names, table_key(pipeline.name, CUTS))
+            AssetEvents(context.instance, {}, ()).report(context, commits)
+            done = maintenance.run(lake, context.log.info)
+        rows = (
+            (one.table, one.files_removed, one.files_added, str(one.vacuumed), round(one.seconds, 1)) for one in done
+        )
+        columns = ["table", "files_removed", "files_added", "vacuumed", "seconds"]
+        return dg.Output(None, metadata={"tables": table_value(columns, rows)})
+
+    return one_step_job(pipeline, "maintain", _MAINTAIN, keep_up)
+
+
+def maintenance_schedule(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
+    return dg.ScheduleDefinition(
+        name=f"{job.name}_schedule",
+        job=job,
+        cron_schedule=cron,
+        execution_timezone="UTC",
+        description="Compacts and vacuums the tables of the lake with the job's defaults.",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+    )
