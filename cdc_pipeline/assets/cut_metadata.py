@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_pipeline.assets.metadata import statements_metadata, table_value
-from cdc_pipeline.checks.freshness import lag
+from cdc_pipeline.checks.streams import lag
 from cdc_pipeline.mirrors.cuts.cut_report import tso_datetime
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from cdc_pipeline.assets.keys import CUTS, table_key
 from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.assets.opened_lake import open_lake, spark_of
-from cdc_pipeline.checks.own_commits import own_commits_result
+from cdc_pipeline.checks.cuts import own_commits_result
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries

@@ -117,7 +117,12 @@ class CutPlanner:
             draft = self._draft(groups)
             drafts.append((draft, streams.plan_selection_change(draft)))
             return Planner(
-                draft, known_gaps=gaps, permitted=self.permitted, held=held, ended=self._ended_tables, doubts=rows.doubts
+                draft,
+                known_gaps=gaps,
+                permitted=self.permitted,
+                held=held,
+                ended=self._ended_tables,
+                doubts=rows.doubts,
             )
 
         plan = plan_tables(planner_for, ddl.to_apply, streams.held(), self.window.after_tso or 0, self.report)

@@ -14,9 +14,9 @@ from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
 from cdc_pipeline.mirrors.changes.late_changes import LateChanges
 from cdc_pipeline.mirrors.changes.window import Window
-from cdc_pipeline.mirrors.merge.net_changes import RowSet
-from cdc_pipeline.mirrors.model.ddl_outcome import DdlOutcome
+from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mirrors.planning.planner import CutPlan
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.model.table import TableSchema

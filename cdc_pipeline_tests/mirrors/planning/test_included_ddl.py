@@ -93,7 +93,7 @@ _NAMES: dict[str, list[str]] = {
     "FLASHBACK TABLE eu_a TO eu_b": ["RecoverTable shop_eu.x_eu_a to shop_eu.x_eu_b"],
     "RECOVER TABLE tmp1": [],
     "FLASHBACK TABLE orders TO tmp1": [],
-    "FLASHBACK TABLE tmp1 TO orders": [f"RecoverTable shop.tmp1 {_OTHER} as shop.orders"],
+    "FLASHBACK TABLE tmp1 TO orders": [f"RecoverTable shop.tmp1 {_OTHER} to shop.orders"],
     "CREATE DATABASE other": ["NoTableEffect CREATE DATABASE"],
     "FLASHBACK DATABASE shop": [
         "None goes on: RecoverDatabase shop: not all of its tables are included under their own names"
