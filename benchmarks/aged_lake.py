@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable
@@ -24,12 +25,8 @@ from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.control_tables import append_rows, overwrite_rows
 from cdc_pipeline.lake.delta import Commit, forget_cached_log, table_state
 from cdc_pipeline.lake.delta_log import delta_log
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.operations.maintenance import EVERY, keep_table_small
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cdc_pipeline.lake.lake import Lake
 
 _LOG_EVERY = 1000
 _WRITERS = {

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.processes import cpu_seconds
@@ -20,16 +21,10 @@ from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.sources.raw_batches import raw_app_id
 from cdc_pipeline.sources.records import HEADERS
 from cdc_pipeline.spark.session import SparkLakehouse
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 START_MS = 1_795_248_690_000
 _TYPES = '{"id":"bigint","v":"varchar(64)","n":"int"}'

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from benchmarks.output import log
 from benchmarks.processes import cpu_seconds, tree
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.source import RunContext
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.pipeline import Pipeline
-    from cdc_pipeline_tests.local_kafka.broker import LocalBroker
+from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 
 
 @dataclass(frozen=True)

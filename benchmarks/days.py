@@ -10,10 +10,11 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.aged_lake import AgedLake
@@ -23,11 +24,6 @@ from benchmarks.results import Figure, add_json_option, report
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.operations.maintenance import keep_small
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
 
 TARGET = 1.2
 _AROUND = 5

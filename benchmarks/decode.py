@@ -14,11 +14,12 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.batches import local_spark
@@ -31,18 +32,12 @@ from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.dialects.unified import DEAD
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.feed import create_topics
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.pipeline import Pipeline
 
 DEFAULT_RECORDS = 1_000_000
 DEFAULT_REPEAT = 3

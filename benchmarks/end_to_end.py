@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.batches import local_spark
-from benchmarks.broker_batches import run_batch
+from benchmarks.broker_batches import Batch, run_batch
 from benchmarks.output import log
 from benchmarks.processes import peak_memory
 from benchmarks.results import Figure, add_json_option, report
@@ -25,15 +26,8 @@ from benchmarks.topics import fill_topic
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
-
-    from benchmarks.broker_batches import Batch
-    from cdc_pipeline.pipeline import Pipeline
 
 TOPIC = "accounts"
 TARGET_PER_CPU_SECOND = 26_000

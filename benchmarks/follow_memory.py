@@ -11,17 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from deltalake import DeltaTable
 
 from benchmarks.live import Live, live_pipeline
 from benchmarks.processes import parent, resident_bytes, tree
 from benchmarks.results import Figure, add_json_option, report
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TARGET = 1.2
 _RATE, _KEYS = 20, 10_000

@@ -12,16 +12,13 @@ import sys
 import tempfile
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.batches import BenchmarkLake, local_spark, row_message, spread_changes
 from benchmarks.output import log
 from benchmarks.results import Figure, add_json_option, report
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TARGET = 1.5
 _ROWS_OF_A_BATCH = 1_000_000

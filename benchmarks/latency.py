@@ -13,16 +13,14 @@ import itertools
 import statistics
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.live import live_pipeline, wait
 from benchmarks.results import Figure, add_json_option, report
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.spark.session import SparkLakehouse
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _KEYS = 75_000
 TARGET_MEDIAN = 8.0

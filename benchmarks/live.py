@@ -6,8 +6,10 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import Producer
 
@@ -17,10 +19,6 @@ from cdc_pipeline_tests.local_kafka.clients import SILENT
 from cdc_pipeline_tests.local_kafka.daemon import running_daemon
 from cdc_pipeline_tests.local_kafka.definitions import FOLLOW_MINUTES
 from cdc_pipeline_tests.local_kafka.feed import create_topics
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _TOPIC, _PARTITIONS = "shop", 4
 

@@ -10,26 +10,21 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from benchmarks.account_messages import account_row, create_table, current_tso, row_change, watermark
 from benchmarks.batches import local_spark
-from benchmarks.broker_batches import run_batch
+from benchmarks.broker_batches import Batch, run_batch
 from benchmarks.output import log
 from benchmarks.results import Figure, add_json_option, report
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.feed import Record, create_topics, produce
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
-
-    from benchmarks.broker_batches import Batch
 
 RAW_TARGETS = {300: 8.0, 1000: 25.0}
 """Number of topics → seconds of raw."""

@@ -9,17 +9,13 @@ Spark generates them from numbers, so no record passes through Python.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.sources.records import RECORD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 PARTITIONS = 4
 KEYS = 75_000

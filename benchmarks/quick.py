@@ -10,16 +10,11 @@ import argparse
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarks.output import log
-from benchmarks.results import add_json_option, read_figures, report
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarks.results import Figure
+from benchmarks.results import Figure, add_json_option, read_figures, report
 
 _ROOT = Path(__file__).parents[1]
 BENCHMARKS = (

@@ -10,12 +10,9 @@ import argparse
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _SIGNIFICANT_DIGITS = 3
 _ALL_DIGITS = 17

@@ -13,17 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from benchmarks.output import log
 from benchmarks.processes import cpu_seconds, tree
 from benchmarks.results import Figure, add_json_option, report
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 NAME = "shop"
 TARGET_FIRST_RECORD = 20.0

@@ -11,17 +11,14 @@ import sys
 import tempfile
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.batches import BenchmarkLake, Cost, create_message, local_spark, mixed_changes, row_message
 from benchmarks.output import log
 from benchmarks.results import Figure, add_json_option, report
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 TARGET = 3.0
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.messages import FIRST_MS, PARTITIONS, SMALL, TSO_SHIFT, MessageShape, topic_records
 from cdc_pipeline_tests.local_kafka.feed import create_topics
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 CREATE = (
     "CREATE TABLE `accounts` "

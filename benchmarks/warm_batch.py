@@ -9,17 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.batches import local_spark
+from benchmarks.batches import Cost, local_spark
 from benchmarks.days import costs_of, median_of, new_lake
 from benchmarks.results import Figure, add_json_option, report
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarks.batches import Cost
 
 TARGET_SECONDS = 2.0
 TARGET_CPU_SECONDS = 2.5

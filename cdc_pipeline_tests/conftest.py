@@ -7,24 +7,19 @@ import importlib
 import os
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from pyspark.sql import SparkSession
 
+from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support import shards
 from cdc_pipeline_tests.support.spark_settings import SMALL
 from cdc_pipeline_tests.support.tiers import hide_java, mark_tiers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.component.component import CdcPipeline
-
 
 # No deadline for examples: on a busy machine it would measure the machine.
 settings.register_profile("suite", deadline=None)

@@ -7,9 +7,9 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from benchmarks import (
     days,
@@ -31,9 +31,6 @@ from benchmarks.broker_batches import Batch, Stage
 from benchmarks.results import Figure
 from benchmarks.tables import changes, creation
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _TABLES, _EVENTS = 2, 20
 _ROOT = Path(__file__).parents[1]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
+from dagster import Definitions
 
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, write_catalog
 from cdc_pipeline.lake.paths import LakePaths
-
-if TYPE_CHECKING:
-    from dagster import Definitions
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "asset_graph.json"
 

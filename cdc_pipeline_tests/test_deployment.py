@@ -7,10 +7,11 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import dagster as dg
@@ -22,9 +23,6 @@ from packaging.specifiers import SpecifierSet
 from cdc_pipeline.spark.java import SUPPORTED_MAJORS
 from cdc_pipeline_tests.support.servers.postgres import postgres_programs, running_postgres
 from cdc_pipeline_tests.support.toml import read_toml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
@@ -14,9 +14,6 @@ from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import TerminalError, TransientError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _INSTANCE = yaml.safe_load((Path(__file__).parents[1] / "dagster.yaml").read_text(encoding="utf-8"))
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from cdc_pipeline_tests.support.toml import read_toml
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ROOT = Path(__file__).parents[1]
 _ENDS = {

@@ -13,12 +13,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
+from types import FrameType
 
 HOST = "127.0.0.1"
 # Enough for the webserver to close its connections and code server. A second Ctrl-C ends the wait.

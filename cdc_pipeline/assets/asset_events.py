@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import dagster as dg
 
 from cdc_pipeline.assets.keys import CODE_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
 
 StageResult: TypeAlias = "dg.MaterializeResult[None] | dg.AssetCheckResult"
 """What a stage reports for Dagster: an asset's step yields it, other steps convert it first."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 from cdc_pipeline.mirrors.model.state import MirrorState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
-    from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 
 
 def update_catalog(

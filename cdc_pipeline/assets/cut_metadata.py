@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta, timezone
 
 import dagster as dg
 
 from cdc_pipeline.assets.metadata import statements_metadata, table_value
 from cdc_pipeline.checks.streams import lag
-from cdc_pipeline.mirrors.cuts.cut_report import tso_datetime
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, tso_datetime
 
 MOST_MIRRORS = 50
 """Each cut stores the table, so it is short: held mirrors, then those with gaps, then those that the cut changed."""

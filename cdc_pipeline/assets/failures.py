@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import dagster as dg
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -17,9 +17,6 @@ from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.spark.java import JavaError
 from cdc_pipeline.spark.jvm import exit_code
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _RETRIES, _PAUSE_SECONDS = 2, 10.0
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import dagster as dg
 
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 
 CODE_VERSION = version("cdc_pipeline")
 _PLAIN = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*")

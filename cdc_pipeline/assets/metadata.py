@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
 from cdc_pipeline.checks.results import code_span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from cdc_pipeline.lake.catalog import CatalogEntry
-    from cdc_pipeline.lake.delta import TableState
-    from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
-    from cdc_pipeline.sources.intake import OffsetSpan
+from cdc_pipeline.lake.catalog import CatalogEntry
+from cdc_pipeline.lake.delta import TableState
+from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
+from cdc_pipeline.sources.intake import OffsetSpan
 
 STATEMENTS = "ddl"
 """Metadata entry of `consistent_cuts` with the DDL statements of the cut."""

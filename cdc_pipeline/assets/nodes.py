@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import dagster as dg
 
 from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, RAW, table_key
+from cdc_pipeline.lake.catalog import CatalogEntry
+from cdc_pipeline.lake.delta import TableState
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.state import DELETED
-
-if TYPE_CHECKING:
-    from cdc_pipeline.lake.catalog import CatalogEntry
-    from cdc_pipeline.lake.delta import TableState
-    from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.pipeline import Pipeline
 
 _NOT_IN_GROUPS = re.compile(r"[^A-Za-z0-9_]")
 _FROM_RECORD = {"topic": "topic", "partition": "partition", "offset": "offset", "batch_id": "batch_id"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import dagster as dg
 
@@ -13,13 +13,9 @@ from cdc_pipeline.lake.format import require_known_format, store_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.lake.restored_tables import require_not_restored
+from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import require_decoded_batches
 from cdc_pipeline.spark.session import SparkLakehouse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cdc_pipeline.pipeline import Pipeline
 
 
 def spark_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline) -> SparkLakehouse:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from cdc_pipeline.lake.control_tables import iterate_rows, read_rows
+from cdc_pipeline.lake.lake import Lake
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from cdc_pipeline.lake.lake import Lake
-
-    Row = Mapping[str, Any]
+Row = Mapping[str, Any]
 
 _POSITION = ("batch_id", "topic", "partition", "offset", "dialect", "commit_ts", "es", "ts", "message_id")
 _ROW_COLUMNS = (*_POSITION, "row", "op", "key_names", "before", "after")

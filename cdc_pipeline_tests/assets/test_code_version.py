@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from cdc_pipeline.assets import follower
 from cdc_pipeline.assets.follower import LoadedCode
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

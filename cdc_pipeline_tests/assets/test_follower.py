@@ -6,28 +6,24 @@ import contextlib
 import logging
 import os
 import platform
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from benchmarks.processes import resident_bytes
 from cdc_pipeline.assets import follower as module
-from cdc_pipeline.assets.asset_events import AssetEvents
+from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.follower import MOST_ATTEMPTS, Follower, FollowLimits, return_free_memory
 from cdc_pipeline.checks.streams import NO_LIMITS
 from cdc_pipeline.errors import TerminalError, TransientError
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from cdc_pipeline.assets.asset_events import StageResult
 
 _MEBIBYTE = 1 << 20
 _CUTS = dg.AssetKey(["p", "consistent_cuts"])

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from cdc_pipeline.assets.follower import deferred_interrupts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class _InterruptError(BaseException):

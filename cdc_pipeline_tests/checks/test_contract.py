@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.checks.contract import NO_NOTES, field_rules_result, read_notes, validate_table, write_notes
 from cdc_pipeline.contracts.rules import Breach
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline_tests.support.messages import Topic, canal, dataworks, ddl, row, tso, watermark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 _KEY = dg.AssetKey("change_log")
 _TABLES = ("change_log", "ddl_history", "watermarks", "dead_letters")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.checks.cuts import own_commits_result
 from cdc_pipeline.checks.results import WRONG_TABLES
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.log_files import has_version
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.lakes.mirror_checks import CUTS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 _ROWS: dict[str, Any] = {"add": {"path": "a.parquet", "dataChange": True}}
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -28,9 +27,6 @@ from cdc_pipeline_tests.support.lakes.mirror_checks import CUTS, mirror_checks, 
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, put
 from cdc_pipeline_tests.support.messages import Topic, watermark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _NAMES = [TableName("db", name) for name in "abcde"]
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import dagster as dg
-from pyspark.sql import DataFrame
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.assets.decoded import decode_results
 from cdc_pipeline.checks.records import balance_result
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decoded_tables import decode_batches
+from cdc_pipeline.dialects.decoded_tables import DecodedBatch, decode_batches
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.pipeline import Pipeline
@@ -21,15 +23,6 @@ from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline_tests.support.lakes.stories import create, put
 from cdc_pipeline_tests.support.messages import Topic, watermark
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.dialects.decoded_tables import DecodedBatch
-    from cdc_pipeline.lake.paths import LakePaths
 
 _KEY = dg.AssetKey(["shop", "change_log"])
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -26,9 +27,6 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.source import Intake, OpenTransaction
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KEY = dg.AssetKey(["shop", "consistent_cuts"])
 _HOSTILE = (

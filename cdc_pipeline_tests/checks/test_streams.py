@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.checks import streams
 from cdc_pipeline.checks.streams import (
@@ -19,16 +19,11 @@ from cdc_pipeline.checks.streams import (
     watermarks_result,
 )
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import StreamProgress
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.sources.source import Intake, OpenTransaction
 from cdc_pipeline_tests.support.messages import EPOCH_MS, tso
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
-
 
 _BATCH = (
     "batch_id LONG, records LONG, exact_ts BOOLEAN, ended ARRAY<STRING>, row_changes LONG, "

@@ -8,13 +8,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 import dagster as dg
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.follower import NEW_CODE
 from cdc_pipeline.cli.declared import load_error, project_pipeline
@@ -27,9 +28,6 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.folders import folder
 from cdc_pipeline_tests.support.lakes.stories import create, put, update
 from cdc_pipeline_tests.support.messages import Topic, watermark, watermark_tso
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _BROKEN = '{"id": 0, "database": "db"}'
 _ROOT = Path(__file__).parents[2]

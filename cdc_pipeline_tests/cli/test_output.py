@@ -7,14 +7,11 @@ import itertools
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+
+import pytest
 
 from cdc_pipeline.cli import output
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 _PATIENCE_SECONDS = 60.0
 

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -24,9 +25,6 @@ from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.positions import Start, TopicSelection
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.storage.source import TicdcStorage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Dagster 1.13.27 parses YAML with a deprecated call of pydantic.
 pytestmark = pytest.mark.filterwarnings(

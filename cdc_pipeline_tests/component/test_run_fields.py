@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import dagster as dg
 import pytest
 
+from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.run_fields import EVENTS, NotifySettings
 from cdc_pipeline.sensors.notifications import Notify
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cdc_pipeline.component.component import CdcPipeline
 
 # Dagster 1.13.27 parses YAML with a deprecated call of pydantic.
 pytestmark = pytest.mark.filterwarnings(

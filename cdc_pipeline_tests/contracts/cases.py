@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+import pandera.pyspark as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
@@ -20,18 +23,10 @@ from cdc_pipeline.contracts.limits import (
     NAME,
     STATEMENT,
 )
-from cdc_pipeline.contracts.rules import NOT_NULL
+from cdc_pipeline.contracts.rules import NOT_NULL, Rule
 from cdc_pipeline.contracts.storage_files import TicdcSchemaFile, TicdcStorageCheckpoint
 from cdc_pipeline.contracts.tables import ChangeRow, DdlRow, DeadLetter, WatermarkRow
 from cdc_pipeline.contracts.ticdc import TicdcDdl, TicdcRow, TicdcWatermark
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pandera.pyspark as pa
-    from pyspark.sql import DataFrame, SparkSession
-
-    from cdc_pipeline.contracts.rules import Rule
 
 Fields: TypeAlias = dict[str, Any]
 Model: TypeAlias = "type[pa.DataFrameModel[Any]]"

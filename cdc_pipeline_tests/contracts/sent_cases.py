@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cdc_pipeline.contracts import java_types
 from cdc_pipeline.contracts.canal import CanalDdl, CanalNote, CanalRow, CanalStatement
@@ -19,12 +20,7 @@ from cdc_pipeline.contracts.sent_canal_json import (
 )
 from cdc_pipeline.contracts.sent_dataworks import DataWorksDdlSent, DataWorksNoteSent, DataWorksRowSent
 from cdc_pipeline.contracts.ticdc import TicdcDdl, TicdcRow, TicdcWatermark
-from cdc_pipeline_tests.contracts.cases import CASES, TSO, Cases, Fields
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cdc_pipeline_tests.contracts.cases import Model
+from cdc_pipeline_tests.contracts.cases import CASES, TSO, Cases, Fields, Model
 
 SENT_OF: dict[Model, Model] = {
     TicdcRowSent: TicdcRow,

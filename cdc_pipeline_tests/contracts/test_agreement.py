@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pandera.pyspark as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.rules import Rule, failed_rules, find_breaches, model_rules
@@ -23,9 +24,6 @@ from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.dialects.traits import DIALECTS
 from cdc_pipeline_tests.contracts.cases import CASES, Cases, Fields, Model, frame_of
 from cdc_pipeline_tests.contracts.sent_cases import SENT_CASES, SENT_OF
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _ALL = {**CASES, **SENT_CASES}
 _RANDOM_ROWS = 300

@@ -6,9 +6,9 @@ import gzip
 import json
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.rules import find_breaches
@@ -16,9 +16,6 @@ from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS, decode_with_reasons
 from cdc_pipeline.dialects.senders import with_senders
 from cdc_pipeline.dialects.shapes import complete_messages
 from cdc_pipeline_tests.support.dialect_cases import RAW
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 _NAMES = sorted(folder.name for folder in _CAPTURES.iterdir())

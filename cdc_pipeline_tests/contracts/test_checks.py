@@ -1,19 +1,17 @@
 """Models accept only checks with SQL. No `from __future__ import annotations`: Pandera evaluates them."""
 
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.checks import ContractError, check_text, rule
 from cdc_pipeline.contracts.rules import failed_rules, model_rules
 from cdc_pipeline_tests.contracts.cases import frame_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class _UnknownCheck(pa.DataFrameModel):  # type: ignore[type-arg]

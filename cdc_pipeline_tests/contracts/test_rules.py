@@ -1,16 +1,12 @@
 """The order in which broken rules are reported. No `from __future__ import annotations`: Pandera evaluates them."""
 
-from typing import TYPE_CHECKING
-
 import pandera.pyspark as pa
 import pyspark.sql.types as T
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.checks import rule
 from cdc_pipeline.contracts.rules import Rule, broken_rule, expectations, model_rules
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class _Base(pa.DataFrameModel):  # type: ignore[type-arg]

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from cdc_pipeline.contracts.limits import COLUMNS, STATEMENT
 from cdc_pipeline.dialects import unified
@@ -23,11 +25,6 @@ from cdc_pipeline_tests.support.dialect_cases import (
     without,
 )
 from cdc_pipeline_tests.support.messages import EPOCH_MS, canal, canal_ddl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _Image = dict[str, "str | None"]
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
@@ -11,9 +11,6 @@ from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.decode import decode
 from cdc_pipeline_tests.support.dialect_cases import changed, raw
 from cdc_pipeline_tests.support.messages import EPOCH_MS, canal, canal_ddl, dataworks, ddl, row, watermark
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _ROW: dict[str, str | None] = {"id": "1", "v": "a"}
 _INSERT = row("INSERT", "t", 1, _ROW)

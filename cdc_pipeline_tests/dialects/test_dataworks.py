@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.contracts.dataworks import ROW_ID
 from cdc_pipeline.contracts.limits import ANY_COLUMNS, STATEMENT
@@ -22,9 +23,6 @@ from cdc_pipeline_tests.support.dialect_cases import (
     says,
 )
 from cdc_pipeline_tests.support.messages import EPOCH_MS, dataworks
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ABSENT = object()
 _OLD = {"id": 1, "name": "a"}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import Row, SparkSession
 
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import decode
@@ -15,11 +16,6 @@ from cdc_pipeline.mysql.model.schema_changes import NotSupported
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.dialect_cases import raw_records
 from cdc_pipeline_tests.support.messages import canal, canal_ddl, dataworks, ddl, tso
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import Row, SparkSession
 
 _Records = list[tuple[int, int, "bytes | str | None"]]
 

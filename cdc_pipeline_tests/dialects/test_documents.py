@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.rules import model_rules
@@ -22,9 +23,6 @@ from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
 from cdc_pipeline.mysql.types.spark_types import parse_value
 from cdc_pipeline_tests.support.dialect_cases import Columns, by_name, raw
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _FOLDER = Path(__file__).parent / "documents"
 _DOCUMENTS = sorted(path.name for path in _FOLDER.iterdir())

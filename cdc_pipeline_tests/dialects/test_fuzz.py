@@ -11,12 +11,15 @@ import base64
 import copy
 import json
 import random
+from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.rules import find_breaches
@@ -31,12 +34,6 @@ from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline_tests.support.messages import EPOCH_MS, record_line, tso, watermark
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _RECORDS = 10_000
 _DRAWN = 2500

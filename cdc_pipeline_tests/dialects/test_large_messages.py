@@ -10,9 +10,12 @@ import json
 import random
 import shutil
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from cdc_pipeline.dialects.claim_files import ClaimStore, file_name
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM
@@ -43,12 +46,6 @@ from cdc_pipeline_tests.support.large_messages import (
 )
 from cdc_pipeline_tests.support.messages import ddl, record_line, row, watermark
 from cdc_pipeline_tests.support.shop import CAPTURE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _WATERMARK = 470613720195661824
 _LAST = 327

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.dataworks import ROW_ID
@@ -10,9 +9,6 @@ from cdc_pipeline.dialects.message_types import MessageTypes, read_message_types
 from cdc_pipeline.mysql.types.wire_values import JSON_BYTES, TEXT_BYTES
 from cdc_pipeline_tests.support.dialect_cases import changed, raw, without
 from cdc_pipeline_tests.support.messages import canal, dataworks, row
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ROW: dict[str, str | None] = {"id": "1", "j": "{}", "name": None}
 _TYPES = {"id": "bigint(20) unsigned", "j": "json", "name": "enum('a','c,d')"}

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.contracts.rules import model_rules, rejecting_rules
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decode import EXPECTATIONS, decode_with_reasons
+from cdc_pipeline.dialects.decode import EXPECTATIONS, DialectName, decode_with_reasons
 from cdc_pipeline.dialects.envelope import JSON_RULES
 from cdc_pipeline.dialects.traits import DIALECTS
 from cdc_pipeline_tests.support.dialect_cases import Columns, by_name, changed, raw, without
 from cdc_pipeline_tests.support.messages import canal, canal_ddl, dataworks, ddl, row, watermark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.dialects.decode import DialectName
 
 _ROW: dict[str, str | None] = {"id": "1", "v": "a"}
 _OF_ORACLE = dataworks("ERASE", "t", 2, sql='DROP TABLE "t"').replace("MySQL", "Oracle").encode()

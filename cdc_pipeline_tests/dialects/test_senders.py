@@ -6,9 +6,9 @@ The messages of a topic decide together, and those of earlier batches count.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.dialects.decode import decode
 from cdc_pipeline.dialects.decoded_tables import decode_batches
@@ -18,9 +18,6 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline_tests.support.dialect_cases import raw
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, dataworks, row
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ONE: dict[str, str | None] = {"id": "1"}
 _TWO: dict[str, str | None] = {"id": "2"}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.json_text import END_MARK
@@ -16,9 +16,6 @@ from cdc_pipeline.dialects.envelope import parse_records
 from cdc_pipeline.sources.records import HEADERS
 from cdc_pipeline_tests.support.dialect_cases import RAW
 from cdc_pipeline_tests.support.messages import row
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _SHOWN_FIELDS = "spark.sql.debug.maxToStringFields"
 _PARSE = f"StructField({END_MARK},BooleanType,true)"

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import LAST_TSO
@@ -26,11 +27,6 @@ from cdc_pipeline_tests.support.dialect_cases import (
     without,
 )
 from cdc_pipeline_tests.support.messages import EPOCH_MS, ddl, row, tso, watermark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _NEW = {"zeta": "1", "Alpha": "2", "mid": None}
 _KEY = {"zeta": "1"}

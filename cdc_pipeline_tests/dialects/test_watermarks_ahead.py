@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import READ_BY
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import decode_with_reasons
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline_tests.support.dialect_cases import changed, raw
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, ddl, row, tso, watermark, watermark_tso
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from pyspark.sql import Column, SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 _HOUR = 3_600_000
 _YEAR_2100 = 4_102_444_800_000

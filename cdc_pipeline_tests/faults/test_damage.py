@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.faults import to_lake_error
@@ -24,11 +25,6 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.story_lake import FIRST, StoryLake, as_a_new_process
 from cdc_pipeline_tests.support.messages import tso, watermark_tso
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
 _TABLES = (
     *("raw_topic_snapshot", "change_log", "ddl_history", "watermarks", "dead_letters", "batches", "cut_plans"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,6 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes.story_lake import FIRST, StoryLake, as_a_new_process
 from cdc_pipeline_tests.support.messages import watermark_tso
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 _PAGE = 4096
 _STEP = 16 * 1024

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.lake import Lake
@@ -19,11 +19,6 @@ from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark, watermark_tso
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
 NAMES = (
     *("../../etc", "..", ".", "a/b", "/etc/passwd", "\\", "a\\b", "`", "``", "a`b", "'", '"', "'; DROP TABLE x; --"),

@@ -7,13 +7,15 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline_tests.histories.combined import Combined
 from cdc_pipeline_tests.histories.ingested import (
     SEED,
     TIME_MODES,
@@ -23,13 +25,6 @@ from cdc_pipeline_tests.histories.ingested import (
     histories_of,
 )
 from cdc_pipeline_tests.support.lakes.story_lake import as_a_new_process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline_tests.histories.combined import Combined
 
 pytestmark = pytest.mark.jvm
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata
@@ -16,9 +16,6 @@ from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.lakes.runs import run_ingest
 from cdc_pipeline_tests.support.lakes.story_lake import StoryLake, as_a_new_process
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_a_lake_of_another_format_is_rebuilt_from_its_raw_records(

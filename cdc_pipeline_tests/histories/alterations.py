@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from cdc_pipeline_tests.histories.choices import Choices
 from cdc_pipeline_tests.histories.ddl import (
     FIRST,
     AddColumn,
@@ -18,16 +20,11 @@ from cdc_pipeline_tests.histories.ddl import (
     RenameColumn,
     Repartition,
 )
+from cdc_pipeline_tests.histories.shapes import Row, Table
 from cdc_pipeline_tests.histories.tables import values
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.shapes import Row, Table
-
-    Clauses: TypeAlias = tuple[Clause, ...]
-    _Maker: TypeAlias = Callable[[Table, list[Row]], Clauses | None]
+Clauses: TypeAlias = tuple[Clause, ...]
+_Maker: TypeAlias = Callable[[Table, list[Row]], Clauses | None]
 
 # Few names, so that a dropped name is reused for another column.
 _NAMES = ("note", "amount", "n", "c1", "c2", "Extra", "raw", "c3", "c4")

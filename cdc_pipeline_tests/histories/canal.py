@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from cdc_pipeline_tests.histories.choices import Choices
 from cdc_pipeline_tests.histories.ddl_text import user_text
 from cdc_pipeline_tests.histories.ddl_types import ddl_type, named_table, statement_database
-from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, ddl_message, physical_ms, row_message
+from cdc_pipeline_tests.histories.message import (
+    SQL_TYPES,
+    Body,
+    Message,
+    PartitionOf,
+    base_type,
+    ddl_message,
+    physical_ms,
+    row_message,
+)
 from cdc_pipeline_tests.histories.recased import Recased
+from cdc_pipeline_tests.histories.shapes import Name, Row, Table
 from cdc_pipeline_tests.histories.typed_texts import sent, upper_type
-from cdc_pipeline_tests.histories.upstream import UPDATE, Change
-
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.message import Body, PartitionOf
-    from cdc_pipeline_tests.histories.shapes import Name, Row, Table
-    from cdc_pipeline_tests.histories.upstream import Ddl, Transaction
-
+from cdc_pipeline_tests.histories.upstream import UPDATE, Change, Ddl, Transaction
 
 _SQL_TYPES = SQL_TYPES | {"set": 2004}
 """See canal-facts 23."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from hypothesis.strategies import DrawFn
+from hypothesis.strategies import DrawFn
 
 T = TypeVar("T")
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from cdc_pipeline_tests.histories.choices import Choices
 from cdc_pipeline_tests.histories.upstream import TSO_SHIFT
 from cdc_pipeline_tests.support.messages import EPOCH_MS
-
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.choices import Choices
 
 
 class Clock:

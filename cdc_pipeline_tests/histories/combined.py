@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cdc_pipeline.mysql.model.change_names import folded
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.histories.delivery import Record, resolved_tso
 from cdc_pipeline_tests.histories.encoders import has_watermarks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.mysql.model.table import TableName
-    from cdc_pipeline_tests.histories.history import History
-    from cdc_pipeline_tests.histories.shapes import State
+from cdc_pipeline_tests.histories.history import History
+from cdc_pipeline_tests.histories.shapes import State
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from cdc_pipeline_tests.histories.choices import Choices
 from cdc_pipeline_tests.histories.ddl import AlterTable
 from cdc_pipeline_tests.histories.ddl_text import clauses_text, user_text
 from cdc_pipeline_tests.histories.ddl_types import ddl_type, named_table, statement_database
-from cdc_pipeline_tests.histories.message import Message, base_type, ddl_message, physical_ms, row_message
-from cdc_pipeline_tests.histories.upstream import UPDATE, Change
-
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.message import Body, PartitionOf
-    from cdc_pipeline_tests.histories.shapes import Row, Table
-    from cdc_pipeline_tests.histories.upstream import Ddl, Transaction
+from cdc_pipeline_tests.histories.message import (
+    Body,
+    Message,
+    PartitionOf,
+    base_type,
+    ddl_message,
+    physical_ms,
+    row_message,
+)
+from cdc_pipeline_tests.histories.shapes import Row, Table
+from cdc_pipeline_tests.histories.upstream import UPDATE, Change, Ddl, Transaction
 
 ROW_ID = "#alibaba_rds_row_id#"
 _TYPES = {"int": "LONG", "bigint": "LONG", "varchar": "STRING", "varbinary": "BYTES", "decimal": "DOUBLE"}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from cdc_pipeline_tests.histories.shapes import Partitioning, Row, Table
 from cdc_pipeline_tests.histories.typed_texts import converted, labels
 
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.shapes import Partitioning, Row, Table
-
-    Rows: TypeAlias = dict[Table, dict[int, Row]]
-    """The existing tables. The rows of each are by row id."""
+Rows: TypeAlias = dict[Table, dict[int, Row]]
+"""The existing tables. The rows of each are by row id."""
 
 FIRST = ""
 """As the place of a column: before all others. Other places are the name of the preceding column, or None for the end."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from cdc_pipeline_tests.histories.choices import Choices
 from cdc_pipeline_tests.histories.ddl import (
     FIRST,
     AddColumn,
     AddKey,
     AlterTable,
     ChangeColumn,
+    Clause,
+    Column,
     CreateDatabase,
     CreateLike,
     CreateTable,
@@ -23,19 +26,13 @@ from cdc_pipeline_tests.histories.ddl import (
     RenameColumn,
     RenameTables,
     Repartition,
+    Statement,
     TruncateTable,
 )
 from cdc_pipeline_tests.histories.ddl_types import statement_database
-from cdc_pipeline_tests.histories.shapes import part_words
+from cdc_pipeline_tests.histories.recased import Recased
+from cdc_pipeline_tests.histories.shapes import Table, part_words
 from cdc_pipeline_tests.histories.typed_texts import escaped, in_case, is_labelled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.ddl import Clause, Column, Statement
-    from cdc_pipeline_tests.histories.recased import Recased
-    from cdc_pipeline_tests.histories.shapes import Table
 
 
 class Style(ABC):

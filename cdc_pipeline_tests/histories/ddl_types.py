@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cdc_pipeline_tests.histories.ddl import (
     AddKey,
     AlterTable,
@@ -14,12 +12,10 @@ from cdc_pipeline_tests.histories.ddl import (
     DropTables,
     ExchangePartition,
     RenameTables,
+    Statement,
     TruncateTable,
 )
-
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.ddl import Statement
-    from cdc_pipeline_tests.histories.shapes import Table
+from cdc_pipeline_tests.histories.shapes import Table
 
 
 def ddl_type(statement: Statement, *, canal: bool = False) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from cdc_pipeline_tests.histories.alterations import Alterations
+from cdc_pipeline_tests.histories.alterations import Alterations, Rules
+from cdc_pipeline_tests.histories.choices import Choices
+from cdc_pipeline_tests.histories.clock import Clock
 from cdc_pipeline_tests.histories.ddl import (
     CreateDatabase,
     CreateLike,
@@ -14,22 +17,15 @@ from cdc_pipeline_tests.histories.ddl import (
     DropTables,
     ExchangePartition,
     RenameTables,
+    Statement,
     TruncateTable,
     alter,
 )
+from cdc_pipeline_tests.histories.shapes import Name, Table
 from cdc_pipeline_tests.histories.tables import BESIDE, KINDS, PLAIN_KINDS, keyed_kinds, table_of
+from cdc_pipeline_tests.histories.upstream import Upstream
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cdc_pipeline_tests.histories.alterations import Rules
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.clock import Clock
-    from cdc_pipeline_tests.histories.ddl import Statement
-    from cdc_pipeline_tests.histories.shapes import Name, Table
-    from cdc_pipeline_tests.histories.upstream import Upstream
-
-    _Operation: TypeAlias = Callable[[], bool]
+_Operation: TypeAlias = Callable[[], bool]
 
 _MOST_TABLES = 7
 _NAMES = ("t1", "t2", "t3", "t4")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from cdc_pipeline_tests.histories.choices import Choices
+from cdc_pipeline_tests.histories.sender import Sent
 from cdc_pipeline_tests.support.messages import EPOCH_MS, record_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.sender import Sent
 
 
 @dataclass(frozen=True)

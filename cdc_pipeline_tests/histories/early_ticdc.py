@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from cdc_pipeline_tests.histories.message import SQL_TYPES, base_type
+from cdc_pipeline_tests.histories.message import SQL_TYPES, Body, base_type
+from cdc_pipeline_tests.histories.shapes import Row
 from cdc_pipeline_tests.histories.upstream import DELETE, UPDATE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cdc_pipeline_tests.histories.message import Body
-    from cdc_pipeline_tests.histories.shapes import Row
 
 _BYTES, _BLOB = "varbinary", 2004
 _CODES = {**SQL_TYPES, "int": -5, "bigint": 3, _BYTES: 12, "enum": 1, "set": 1}

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from cdc_pipeline_tests.histories.canal import Canal
+from cdc_pipeline_tests.histories.choices import Choices
 from cdc_pipeline_tests.histories.dataworks import DataWorks
+from cdc_pipeline_tests.histories.message import Message, PartitionOf
 from cdc_pipeline_tests.histories.ticdc import EXTENSION_MODES, TICDC_MODES, TiCdc
-from cdc_pipeline_tests.histories.upstream import Ddl
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.message import Message, PartitionOf
-    from cdc_pipeline_tests.histories.upstream import Change, Event
+from cdc_pipeline_tests.histories.upstream import Change, Ddl, Event
 
 MODES = (*TICDC_MODES, "canal", "dataworks")
 

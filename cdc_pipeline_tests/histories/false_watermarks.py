@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from cdc_pipeline_tests.histories.choices import Choices
+from cdc_pipeline_tests.histories.encoders import Encoder
+from cdc_pipeline_tests.histories.sender import Sent
 from cdc_pipeline_tests.histories.ticdc import TiCdc
 from cdc_pipeline_tests.histories.upstream import END_TSO, TSO_SHIFT
-
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.encoders import Encoder
-    from cdc_pipeline_tests.histories.sender import Sent
 
 _HOUR = 3_600_000
 # ms ahead, more than clocks may differ: two hours, a year, the last time of 13 digits

@@ -6,19 +6,15 @@ import base64
 import json
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+from cdc_pipeline_tests.histories.delivery import Record
 from cdc_pipeline_tests.histories.early_ticdc import read_early
 from cdc_pipeline_tests.histories.fold_ddl import run
 from cdc_pipeline_tests.histories.fold_tables import FoldTable, as_label, as_type
-from cdc_pipeline_tests.histories.shapes import Content, sort_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from cdc_pipeline_tests.histories.delivery import Record
-    from cdc_pipeline_tests.histories.shapes import Image, Name, Row, State
+from cdc_pipeline_tests.histories.shapes import Content, Image, Name, Row, State, sort_key
 
 _ROWS = ("INSERT", "UPDATE", "DELETE")
 _DDL = ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")

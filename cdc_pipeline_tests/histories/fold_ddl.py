@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from cdc_pipeline_tests.histories.fold_tables import FoldTable, as_type, members
-
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.shapes import Name, Row
+from cdc_pipeline_tests.histories.shapes import Name, Row
 
 _TOKENS = (
     r"(?P<skip>\s+|/\*.*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.shapes import Row
+from cdc_pipeline_tests.histories.shapes import Row
 
 
 @dataclass

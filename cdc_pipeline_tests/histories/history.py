@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cdc_pipeline_tests.histories.alterations import Rules
+from cdc_pipeline_tests.histories.choices import Choices
 from cdc_pipeline_tests.histories.clock import Clock
 from cdc_pipeline_tests.histories.ddl import CreateTable
 from cdc_pipeline_tests.histories.definitions import Definitions
@@ -21,20 +23,14 @@ from cdc_pipeline_tests.histories.encoders import (
     partition_of,
 )
 from cdc_pipeline_tests.histories.false_watermarks import with_false_watermarks
+from cdc_pipeline_tests.histories.message import Message
 from cdc_pipeline_tests.histories.omissions import with_omissions
-from cdc_pipeline_tests.histories.sender import Disturbances, sent_by
+from cdc_pipeline_tests.histories.sender import Disturbances, Sent, sent_by
+from cdc_pipeline_tests.histories.shapes import State, Table
 from cdc_pipeline_tests.histories.spelling import respelt
 from cdc_pipeline_tests.histories.tables import KINDS, PLAIN_KINDS, keyed_kinds, table_of
 from cdc_pipeline_tests.histories.upstream import END_TSO, START_TSO, TSO_SHIFT, Ddl, Upstream
 from cdc_pipeline_tests.histories.workload import Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.message import Message
-    from cdc_pipeline_tests.histories.sender import Sent
-    from cdc_pipeline_tests.histories.shapes import State, Table
 
 _SECOND = 1000 << TSO_SHIFT
 

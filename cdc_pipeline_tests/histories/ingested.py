@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 from unittest.mock import patch
+
+from pyspark.sql import DataFrame, SparkSession
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
@@ -21,18 +24,10 @@ from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.histories.combined import Combined, combined
 from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
+from cdc_pipeline_tests.histories.shapes import State
 from cdc_pipeline_tests.histories.strategies import history_of_seed
 from cdc_pipeline_tests.support.lakes.kills import Killer, ingested_with_kills
 from cdc_pipeline_tests.support.lakes.truth import differences
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from cdc_pipeline_tests.histories.shapes import State
-
 
 # The default seed has few messages, with DDL of many kinds, some of it resent.
 SEED = int(os.environ.get("CDC_HISTORY_SEED", "668"))

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from cdc_pipeline_tests.histories.upstream import TSO_SHIFT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cdc_pipeline_tests.histories.shapes import Name, Table
-    from cdc_pipeline_tests.histories.upstream import Change, Ddl
+from cdc_pipeline_tests.histories.shapes import Name, Table
+from cdc_pipeline_tests.histories.upstream import TSO_SHIFT, Change, Ddl
 
 SQL_TYPES = {"int": 4, "bigint": -5, "varchar": 12, "varbinary": 2004, "decimal": 3, "time": 92, "enum": 4, "set": -7}
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from cdc_pipeline_tests.histories.choices import Choices
+from cdc_pipeline_tests.histories.message import Body, Message
 from cdc_pipeline_tests.histories.upstream import UPDATE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.message import Body, Message
 
 _SHARE = 0.15
 """The share of histories with each kind of omission."""

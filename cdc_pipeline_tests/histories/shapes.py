@@ -5,14 +5,12 @@ A value is None or its Canal-JSON text. Each character of a VARBINARY text is on
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from cdc_pipeline_tests.histories.typed_texts import escaped, upper_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Row: TypeAlias = "dict[str, str | None]"
 """A row by column name. Rows are never mutated."""

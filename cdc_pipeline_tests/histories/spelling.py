@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.message import Message
+from cdc_pipeline_tests.histories.choices import Choices
+from cdc_pipeline_tests.histories.message import Message
 
 _SHARE = 0.2
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from cdc_pipeline_tests.histories.choices import Drawn, Seeded
 from cdc_pipeline_tests.histories.combined import Combined, combined
 from cdc_pipeline_tests.histories.encoders import MODES
 from cdc_pipeline_tests.histories.history import History, Settings, drawn_settings, history_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hypothesis.strategies import DrawFn
 
 MOST_TRANSACTIONS = 40
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,6 +19,7 @@ from cdc_pipeline_tests.histories.ddl import (
     AddKey,
     AlterTable,
     ChangeColumn,
+    Clause,
     Column,
     DropColumn,
     DropKey,
@@ -28,9 +29,11 @@ from cdc_pipeline_tests.histories.ddl import (
     RenameColumn,
     RenameTables,
     Repartition,
+    Statement,
     alter,
 )
 from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
+from cdc_pipeline_tests.histories.history import History
 from cdc_pipeline_tests.histories.message import physical_ms
 from cdc_pipeline_tests.histories.shapes import Partitioning, Table
 from cdc_pipeline_tests.histories.strategies import history_of_seed
@@ -38,12 +41,6 @@ from cdc_pipeline_tests.histories.tables import table_of
 from cdc_pipeline_tests.histories.ticdc import TICDC_MODES
 from cdc_pipeline_tests.histories.upstream import START_TSO, Ddl, Transaction, Upstream
 from cdc_pipeline_tests.support.messages import EPOCH_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cdc_pipeline_tests.histories.ddl import Clause, Statement
-    from cdc_pipeline_tests.histories.history import History
 
 _SEEDS = range(150)
 _TYPES = {"CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX", "QUERY"}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
@@ -13,11 +15,6 @@ from cdc_pipeline_tests.histories.ddl import CreateTable
 from cdc_pipeline_tests.histories.ingested import SEED, IngestedHistories, RandomKiller, histories_of
 from cdc_pipeline_tests.histories.upstream import Ddl
 from cdc_pipeline_tests.support.lakes.kills import ingested_with_kills
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 _KEY = re.compile(r", (?:PRIMARY|UNIQUE) KEY [^(]*\([^)]*\)")
 

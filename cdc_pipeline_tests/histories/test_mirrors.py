@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 from hypothesis import Phase, given, settings
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
@@ -28,7 +31,7 @@ from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.histories.choices import Seeded
 from cdc_pipeline_tests.histories.combined import Combined, combined
-from cdc_pipeline_tests.histories.history import drawn_settings
+from cdc_pipeline_tests.histories.history import History, drawn_settings
 from cdc_pipeline_tests.histories.ingested import (
     SEED,
     TIME_MODES,
@@ -38,14 +41,6 @@ from cdc_pipeline_tests.histories.ingested import (
     histories_of,
 )
 from cdc_pipeline_tests.histories.strategies import combinations, history_of_seed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline_tests.histories.history import History
 
 # Encoder set-up, as in practice → its modes, and the settings that are not drawn.
 SETUPS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,21 +14,17 @@ from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.ddl.tokens import Quoting
 from cdc_pipeline.mysql.model import schema_changes
-from cdc_pipeline_tests.histories.combined import combined
+from cdc_pipeline_tests.histories.combined import Combined, combined
 from cdc_pipeline_tests.histories.ddl import CreateTable
 from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
 from cdc_pipeline_tests.histories.fold import folded
+from cdc_pipeline_tests.histories.history import History
 from cdc_pipeline_tests.histories.resends import is_distinguishable
-from cdc_pipeline_tests.histories.shapes import Content
+from cdc_pipeline_tests.histories.shapes import Content, Name, Row, Table
 from cdc_pipeline_tests.histories.strategies import combinations, histories, history_of_seed
 from cdc_pipeline_tests.histories.tables import KINDS, table_of
 from cdc_pipeline_tests.histories.ticdc import EXTENSION_MODES
 from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, START_TSO, TSO_SHIFT, UPDATE, Transaction, Upstream
-
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.combined import Combined
-    from cdc_pipeline_tests.histories.history import History
-    from cdc_pipeline_tests.histories.shapes import Name, Row, Table
 
 _SEEDS = range(200)
 _FEW = range(60)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,12 +15,9 @@ from cdc_pipeline.mirrors.settings.selection import ALL_TABLES
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.histories.choices import Seeded
-from cdc_pipeline_tests.histories.history import drawn_settings
+from cdc_pipeline_tests.histories.history import History, drawn_settings
+from cdc_pipeline_tests.histories.message import Message
 from cdc_pipeline_tests.histories.strategies import history_of_seed
-
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.histories.history import History
-    from cdc_pipeline_tests.histories.message import Message
 
 _SEEDS = range(40)
 

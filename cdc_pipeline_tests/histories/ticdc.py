@@ -7,26 +7,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from cdc_pipeline_tests.histories.ddl import ExchangePartition, RenameTables
+from cdc_pipeline_tests.histories.choices import Choices
+from cdc_pipeline_tests.histories.ddl import ExchangePartition, RenameTables, Statement
 from cdc_pipeline_tests.histories.ddl_text import Tidb, statement_text
 from cdc_pipeline_tests.histories.ddl_types import ddl_type, named_table, statement_database
 from cdc_pipeline_tests.histories.early_ticdc import early_fields
-from cdc_pipeline_tests.histories.message import SQL_TYPES, Message, base_type, ddl_message, physical_ms, row_message
+from cdc_pipeline_tests.histories.message import (
+    SQL_TYPES,
+    Body,
+    Message,
+    PartitionOf,
+    base_type,
+    ddl_message,
+    physical_ms,
+    row_message,
+)
 from cdc_pipeline_tests.histories.recased import Recased
+from cdc_pipeline_tests.histories.shapes import Table
 from cdc_pipeline_tests.histories.typed_texts import sent
-from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, UPDATE, Change
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.ddl import Statement
-    from cdc_pipeline_tests.histories.message import Body, PartitionOf
-    from cdc_pipeline_tests.histories.shapes import Table
-    from cdc_pipeline_tests.histories.upstream import Ddl, Transaction
+from cdc_pipeline_tests.histories.upstream import DELETE, INSERT, UPDATE, Change, Ddl, Transaction
 
 EXTENSION_MODES = ("extension", "only_updated", "delete_keys_only")
 """Modes with commitTs and watermarks."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
+from cdc_pipeline_tests.histories.ddl import Statement
+from cdc_pipeline_tests.histories.shapes import Content, Row, State, Table
 from cdc_pipeline_tests.support.messages import EPOCH_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from cdc_pipeline_tests.histories.ddl import Statement
-    from cdc_pipeline_tests.histories.shapes import Content, Row, State, Table
 
 INSERT, UPDATE, DELETE = "INSERT", "UPDATE", "DELETE"
 

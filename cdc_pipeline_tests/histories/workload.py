@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
+from cdc_pipeline_tests.histories.choices import Choices
+from cdc_pipeline_tests.histories.clock import Clock
+from cdc_pipeline_tests.histories.shapes import Image, Row, Table
 from cdc_pipeline_tests.histories.tables import keys, values
+from cdc_pipeline_tests.histories.upstream import OpenTransaction, Upstream
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cdc_pipeline_tests.histories.choices import Choices
-    from cdc_pipeline_tests.histories.clock import Clock
-    from cdc_pipeline_tests.histories.shapes import Image, Row, Table
-    from cdc_pipeline_tests.histories.upstream import OpenTransaction, Upstream
-
-    _Operation: TypeAlias = Callable[[OpenTransaction, Table], None]
+_Operation: TypeAlias = Callable[[OpenTransaction, Table], None]
 
 
 class Workload:

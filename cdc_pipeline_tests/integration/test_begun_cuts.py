@@ -4,12 +4,13 @@ first."""
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake import folder_moves
 from cdc_pipeline.lake.lake import Lake
@@ -27,11 +28,6 @@ from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, pu
 from cdc_pipeline_tests.support.lakes.stream import Stream
 from cdc_pipeline_tests.support.masks import SALT, hashed, texts
 from cdc_pipeline_tests.support.messages import ddl, row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.apart
 

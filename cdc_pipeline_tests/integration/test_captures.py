@@ -7,21 +7,18 @@ import gzip
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import UNSEEN_LOAD
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.truth import differences
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 # `shop` has its own tests (`test_shop`, `test_slices`)

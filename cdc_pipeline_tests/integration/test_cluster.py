@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.spark.jars import jar_packages
 from cdc_pipeline_tests.support.captures import capture_lines
 from cdc_pipeline_tests.support.lakes.runs import end_of_watermark
@@ -20,13 +22,6 @@ from cdc_pipeline_tests.support.servers.cluster import StandaloneCluster, enviro
 from cdc_pipeline_tests.support.servers.cluster_run import TABLES, hashes_of_slices
 from cdc_pipeline_tests.support.shop import CAPTURE
 from cdc_pipeline_tests.support.spark_settings import INTERPRETED, JVM_OPTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 pytestmark = pytest.mark.jvm
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.delta import committed_version
 from cdc_pipeline.lake.lake import Lake
@@ -21,11 +22,6 @@ from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
 from cdc_pipeline_tests.support.shop import CAPTURE
 from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED, write_defaults
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.jvm
 

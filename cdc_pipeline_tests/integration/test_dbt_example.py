@@ -17,7 +17,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import duckdb_extension_delta
@@ -25,15 +25,13 @@ import jinja2
 import pytest
 import yaml
 from deltalake import write_deltalake
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.keys import CUTS, mirror_key, table_key
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.shop import CAPTURE, TABLES
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "dbt_duckdb"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
@@ -12,11 +14,6 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.stories import change, create, put
 from cdc_pipeline_tests.support.messages import Topic, watermark
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def test_a_statement_is_shown_and_approved(spark: SparkSession, tmp_path: Path) -> None:

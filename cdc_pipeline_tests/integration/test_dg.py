@@ -8,8 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import dagster as dg
 import pytest
@@ -18,9 +19,6 @@ from dagster_shared.yaml_utils.sample_yaml import generate_sample_yaml
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.scaffold import PipelineScaffolder, ScaffoldParams, pipeline_name
 from cdc_pipeline_tests.support.servers.webserver import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Dagster 1.13.27 parses YAML with a deprecated call of pydantic.
 pytestmark = pytest.mark.filterwarnings(

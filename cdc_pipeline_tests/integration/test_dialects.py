@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import UNSEEN_LOAD
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, dataworks, ddl, row
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 _ID = {"id": "LONG", "v": "STRING"}
 _INT = {"id": "int", "v": "varchar(20)"}

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.run_fields import FollowSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.mirrors.operations import maintenance
 from cdc_pipeline_tests.support.lakes.story_lake import FIRST, LAST, StoryLake
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
 
 _PATIENCE_SECONDS = 300.0
 _IDLE_MINUTES = 0.1

@@ -9,15 +9,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from cdc_pipeline_tests.support.shop import CAPTURE
 from cdc_pipeline_tests.support.wheels import build_wheel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PORT = 3917
 _RESOURCES = """\

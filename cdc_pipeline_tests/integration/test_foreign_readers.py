@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 from urllib.parse import quote
 
@@ -21,17 +22,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake.exceptions import DeltaError
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.merge import apply_rows
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark, watermark_tso
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).parents[2] / "docs"
 _TYPES = {

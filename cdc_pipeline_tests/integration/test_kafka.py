@@ -6,14 +6,15 @@ import json
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # the package is typed, but has no __all__
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.checks.contract import validate_table
 from cdc_pipeline.checks.streams import lost_offsets_result
@@ -40,11 +41,6 @@ from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_un
 from cdc_pipeline_tests.support.large_messages import lz4
 from cdc_pipeline_tests.support.messages import EPOCH_MS, watermark
 from cdc_pipeline_tests.support.messages import row as row_change
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 _CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
 _WATERMARKS = 5

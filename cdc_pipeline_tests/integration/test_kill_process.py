@@ -9,19 +9,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences
 from cdc_pipeline_tests.support.shop import CAPTURE, TABLES
 from cdc_pipeline_tests.support.spark_settings import JVM_OPTIONS, write_defaults
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 pytestmark = pytest.mark.jvm
 

@@ -7,12 +7,15 @@ exception in place of a kill -9. It differs only in that this process survives: 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline_tests.support.lakes import ddl_stories, ingested_ddl_stories
 from cdc_pipeline_tests.support.lakes.followed import follow_one_batch
@@ -21,14 +24,6 @@ from cdc_pipeline_tests.support.lakes.kills import SHORT, Killer, ingested_with_
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import STORIES, Story
 from cdc_pipeline_tests.support.messages import Topic, tso, watermark
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 pytestmark = pytest.mark.apart
 

@@ -9,9 +9,9 @@ import hmac
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import table_state
@@ -22,9 +22,6 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, read_json
 from cdc_pipeline_tests.support.masks import SALT, texts
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
 TRUTH = read_json(CAPTURE / "expected.json")["tables"]["shop.customers"]

@@ -6,7 +6,7 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import dagster as dg
@@ -17,10 +17,8 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors.new_tables import WEBSERVER, Webserver, catalog_digest, new_tables_sensor
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
+from cdc_pipeline_tests.support.servers import webserver as servers
 from cdc_pipeline_tests.support.servers.webserver import LOCATION, webserver
-
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.support.servers import webserver as servers
 
 _NODES = """{ assetNodes { assetKey { path } dependencyKeys { path } groupName kinds tags { key value } description
     metadataEntries { label ... on TableSchemaMetadataEntry { schema { columns { name type } } } } } }"""

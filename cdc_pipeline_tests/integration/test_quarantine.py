@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.checks.cuts import no_gaps_result
 from cdc_pipeline.errors import LakeError, TransientError
@@ -31,11 +33,6 @@ from cdc_pipeline_tests.support.lakes.story_lake import as_a_new_process
 from cdc_pipeline_tests.support.lakes.stream import Stream
 from cdc_pipeline_tests.support.masks import SALT
 from cdc_pipeline_tests.support.messages import row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 
 class BrokenError(Exception):

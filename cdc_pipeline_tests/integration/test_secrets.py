@@ -15,10 +15,11 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import dagster as dg
@@ -26,6 +27,7 @@ import pyarrow.parquet as pq
 import pytest
 from dagster._utils.error import serializable_error_info_from_exc_info
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets import failures
 from cdc_pipeline.component.component import CdcPipeline
@@ -42,11 +44,6 @@ from cdc_pipeline_tests.local_kafka.listeners import Listener
 from cdc_pipeline_tests.local_kafka.token_server import TokenServer
 from cdc_pipeline_tests.support import messages
 from cdc_pipeline_tests.support.servers.kafka_clients import filled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pyspark.sql import SparkSession
 
 # Dagster 1.13.27 parses YAML with a call that pydantic has renamed.
 pytestmark = pytest.mark.filterwarnings(

@@ -4,9 +4,9 @@ names, and a rebuild finds them equal."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
@@ -14,9 +14,6 @@ from cdc_pipeline.component.table_fields import RouteRule
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, read_json
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "shop"
 TABLES = read_json(CAPTURE / "expected.json")["tables"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.paths import LakePaths
@@ -20,9 +20,6 @@ from cdc_pipeline_tests.support.lakes.runs import (
     run_ingest,
 )
 from cdc_pipeline_tests.support.shop import CAPTURE, TABLES
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.core(1, 3, 8)
 

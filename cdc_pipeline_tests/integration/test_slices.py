@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.captures import capture_lines
@@ -19,11 +20,6 @@ from cdc_pipeline_tests.support.lakes.runs import (
     run_ingest,
 )
 from cdc_pipeline_tests.support.shop import CAPTURE
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 
 @pytest.mark.parametrize(

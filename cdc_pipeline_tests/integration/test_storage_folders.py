@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mysql.model.table import TableName
@@ -20,14 +24,6 @@ from cdc_pipeline.sources.storage.source import TicdcStorage
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences
 from cdc_pipeline_tests.support.messages import row, tso
 from cdc_pipeline_tests.support.storage_sink import CAPTURES, StorageSink, checkpoint, payloads
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 _PARTITIONS = 4
 # Tables of the capture that cover every type and every kind of statement. `test_captures` uses all tables.

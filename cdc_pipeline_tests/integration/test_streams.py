@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from pyspark.sql import SparkSession
+
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import KEYED, TYPES, create, put, update
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark, watermark_tso
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 
 def rows(spark: SparkSession, paths: LakePaths, table: str) -> list[tuple[object, ...]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.checks.streams import open_transactions_result
@@ -27,12 +29,6 @@ from cdc_pipeline_tests.local_kafka.clients import SILENT
 from cdc_pipeline_tests.local_kafka.feed import create_topics
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import canal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 _TOPIC = "orders"
 _KEY = dg.AssetKey("raw_topic_snapshot")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.lake import lock
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.lock import writer_lock
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.spark.threads import map_in_threads
 from cdc_pipeline_tests.support.lakes.ingested_stories import PARTITIONS, assert_ingested
@@ -21,11 +22,6 @@ from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.runs import environment, run_ingest
 from cdc_pipeline_tests.support.lakes.stories import STORIES
 from cdc_pipeline_tests.support.messages import Topic, watermark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 
 def _write_captures(folder: Path) -> None:

@@ -6,24 +6,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.keys import CODE_VERSION
-from cdc_pipeline_tests.support.servers.browser import CHROMIUM, browser
+from cdc_pipeline_tests.support.servers.browser import CHROMIUM, Page, browser
 from cdc_pipeline_tests.support.servers.shown import shown_lake
-from cdc_pipeline_tests.support.servers.webserver import webserver
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline_tests.support.servers.browser import Page
-    from cdc_pipeline_tests.support.servers.webserver import Webserver
+from cdc_pipeline_tests.support.servers.webserver import Webserver, webserver
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium on PATH; on Debian: apt-get install chromium (.ci/run does)"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _TABLE = "change_log"
 _COLUMNS = "batch_id BIGINT, commit_ts BIGINT, es BIGINT, text STRING, image MAP<STRING, STRING>"

@@ -6,10 +6,12 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake import control_tables
@@ -24,15 +26,10 @@ from cdc_pipeline.lake.control_tables import (
     read_sums,
 )
 from cdc_pipeline.lake.delta import Commit, append_once, committed_version, table_state
+from cdc_pipeline.lake.file_statistics import Condition
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.spark.small_frames import small_frame, small_table
-
-if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.file_statistics import Condition
 
 _TABLE = "batches"
 _APP = "cdc:p:batches"

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from cdc_pipeline.lake.delta import (
@@ -19,11 +21,6 @@ from cdc_pipeline.lake.delta import (
     row_count,
     table_state,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _APP = "cdc:shop:test"
 _MAPPED = {"delta.columnMapping.mode": "name"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
@@ -13,15 +13,11 @@ from delta.exceptions import ConcurrentAppendException, MetadataChangedException
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.errors import LakeError, TerminalError, TransientError
 from cdc_pipeline.lake.faults import affects_all_tables, to_lake_error
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 _JOB = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most recent failure: Lost task 0.0"
 # error → class of the converted error, and a part of its message

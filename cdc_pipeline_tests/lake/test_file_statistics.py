@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cdc_pipeline.lake.file_statistics import is_read_by_path, list_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cdc_pipeline.lake.file_statistics import Condition
+from cdc_pipeline.lake.file_statistics import Condition, is_read_by_path, list_files
 
 _FILES: list[list[tuple[int | None, str | None]]] = [
     [(1, "a"), (3, "b")],

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata, table_state
 from cdc_pipeline.lake.format import LAKE_FORMAT, require_known_format, store_format
 from cdc_pipeline.lake.lake import Lake
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.paths import LakePaths
 
 _PROPERTY = "cdc.lake_format"
 

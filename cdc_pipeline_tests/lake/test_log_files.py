@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.log_files import require_intact_log
 from cdc_pipeline_tests.support.folders import tree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 COMMITS = 13
 """One checkpoint, at version 10, and two commits after it."""

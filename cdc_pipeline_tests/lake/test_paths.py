@@ -2,23 +2,19 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake import folder_moves
 from cdc_pipeline.lake.folder_moves import finish_moves, move_folder
 from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path, is_for_delta_rs, path_segment
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 # identifier → its segment
 _SEGMENTS = {

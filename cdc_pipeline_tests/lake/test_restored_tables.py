@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, append_once, forget_cached_log
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import RestoredTableError, require_not_restored
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def _append(spark: SparkSession, paths: LakePaths, version: int) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.delta import Commit, append_once, committed_version, row_count
 from cdc_pipeline.lake.delta_log import readable_version
@@ -15,9 +15,6 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.lake.upkeep import compact_small_files, shorten_log
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _VERSIONS = 25
 

@@ -6,16 +6,13 @@ import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_certificates
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.spark.java import require_java
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PASSWORD = "throw-away"  # keytool requires six characters
 _SECONDS = 60.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +11,6 @@ from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.certificates import Certificates, create_certificates
 from cdc_pipeline_tests.local_kafka.listeners import Listener
 from cdc_pipeline_tests.local_kafka.token_server import TokenServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # characters with a meaning in JAAS, in a properties file, or in the storage tool's syntax
 PASSWORD = r"""a "quoted\ p=ss,word];'#é$"""

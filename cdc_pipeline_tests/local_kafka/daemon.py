@@ -7,14 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _ROOT = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 30

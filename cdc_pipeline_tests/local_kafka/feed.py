@@ -9,10 +9,11 @@ import json
 import time
 import zlib
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # the package is typed, but has no __all__
@@ -20,9 +21,6 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # the 
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.sources.capture_files.reading import list_folder
 from cdc_pipeline_tests.local_kafka.clients import SILENT, quiet_admin
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _LARGEST_MESSAGE = 64 << 20
 _TOPIC_SECONDS = 30.0

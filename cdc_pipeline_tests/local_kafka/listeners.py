@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cdc_pipeline_tests.local_kafka.certificates import Certificates
-    from cdc_pipeline_tests.local_kafka.token_server import TokenServer
+from cdc_pipeline_tests.local_kafka.certificates import Certificates
+from cdc_pipeline_tests.local_kafka.token_server import TokenServer
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]

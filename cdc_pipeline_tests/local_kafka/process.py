@@ -7,10 +7,7 @@ import os
 import signal
 import subprocess
 import weakref
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 # A JVM does not notice the end of its parent. The watcher does: only the parent has the other end of its standard input,
 # so it reads end-of-file when the parent ends in any way. Linux's PR_SET_PDEATHSIG reacts to the end of the *thread* that

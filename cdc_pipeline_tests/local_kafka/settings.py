@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from cdc_pipeline_tests.local_kafka.listeners import Listener
+from cdc_pipeline_tests.local_kafka.listeners import Listener
 
 HOST = "127.0.0.1"
 CONTROLLER = "CONTROLLER"

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -17,14 +17,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.clients import quiet_admin
+from cdc_pipeline_tests.local_kafka.conftest import Kafka
 from cdc_pipeline_tests.local_kafka.feed import Record, create_topics, produce
 from cdc_pipeline_tests.local_kafka.listeners import Listener
 from cdc_pipeline_tests.support.servers.kafka_clients import SECONDS, consumed, filled, topic_names, values
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cdc_pipeline_tests.local_kafka.conftest import Kafka
 
 
 @pytest.mark.jvm

@@ -7,20 +7,17 @@ import gzip
 import json
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from cdc_pipeline.errors import SourceError, TransientError
+from cdc_pipeline_tests.local_kafka.conftest import Kafka
 from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
 from cdc_pipeline_tests.support.servers.kafka_clients import consumed, values
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cdc_pipeline_tests.local_kafka.conftest import Kafka
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline_tests.local_kafka.jars import KAFKA_VERSION, SLF4J_VERSION, broker_class_path
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from cdc_pipeline_tests.local_kafka.conftest import PASSWORD, SECRET
+from cdc_pipeline_tests.local_kafka.conftest import PASSWORD, SECRET, Kafka
 from cdc_pipeline_tests.local_kafka.listeners import Listener, listener_settings
 from cdc_pipeline_tests.support.servers.kafka_clients import consumed, filled, values
-
-if TYPE_CHECKING:
-    from cdc_pipeline_tests.local_kafka.conftest import Kafka
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 VALUES = ["one", "two", "three"]

@@ -7,19 +7,15 @@ import json
 import secrets
 import threading
 import time
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from types import TracebackType
 from urllib.parse import parse_qs, unquote_plus, urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.hashes import SHA256
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
-
-    from typing_extensions import Self
+from typing_extensions import Self
 
 _HOST = "127.0.0.1"
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.lakes.ddl_stories import STORIES, Messages
@@ -13,9 +12,6 @@ from cdc_pipeline_tests.support.lakes.ingested_stories import PARTITIONS
 from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, watermark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def _slice(topic: Topic, messages: Messages, end: int) -> Topic:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
@@ -18,9 +19,6 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.large_messages import only_handle_key
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _COLUMNS = "(id INT PRIMARY KEY, v VARCHAR(20) NOT NULL, b TEXT)"
 _TYPES = {"id": "int", "v": "varchar", "b": "text", "ref": "varchar", "n": "int", "s": "int"}

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, canal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 
 Sent = tuple[str, int]
 Row = dict[str, str | None]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.lake.delta import table_state
@@ -13,9 +12,6 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _TYPES = {"id": "int", "at": "timestamp", "local": "datetime"}
 # table → the rows that it has of (at, local), and the gaps that it is to have, by their column

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.lake import Lake
@@ -18,11 +19,6 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
 from cdc_pipeline_tests.support.lakes.selected import Ingested, Message
 from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 MERGED = TableSelection(
     routes=(

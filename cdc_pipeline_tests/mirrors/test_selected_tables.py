@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.lake.delta import table_state
@@ -20,11 +21,6 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.selected import Ingested, Message
 from cdc_pipeline_tests.support.lakes.stories import ID_V, KEYED, TYPES, Table, change, create, put, update, wide
 from cdc_pipeline_tests.support.messages import canal, canal_ddl, ddl, row, watermark_tso
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def eu(kind: str, step: int, data: dict[str, str | None], old: dict[str, str | None] | None = None) -> Message:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.lakes.ingested_stories import PARTITIONS, assert_ingested
@@ -12,11 +13,6 @@ from cdc_pipeline_tests.support.lakes.mirror_checks import mirror_checks
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import STORIES
 from cdc_pipeline_tests.support.messages import Topic, watermark
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.core(5, 7)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -18,10 +20,6 @@ from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors.new_offsets import SensorTiming, new_offsets_sensor
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords
 from cdc_pipeline_tests.support.folders import folder, line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 _NEWS = NewRecords("12 new offsets: t/0 5–16", "from 5", "from 5 to 17", 12, {"t": {"0": 17}})
 

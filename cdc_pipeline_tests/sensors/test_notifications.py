@@ -6,8 +6,10 @@ import io
 import logging
 import re
 import time
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -22,10 +24,6 @@ from cdc_pipeline.sensors.alerts import QUIET_SECONDS
 from cdc_pipeline.sensors.notifications import Notify, notify_sensor
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline_tests.support.servers.webhook import HANGS, Webhook
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _CUTS, _LOG = (dg.AssetKey(["p", name]) for name in ("consistent_cuts", "change_log"))
 _CHECKS = [

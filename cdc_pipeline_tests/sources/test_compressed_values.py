@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.sources.codecs import MAX_VALUE_BYTES, decompress_value
 from cdc_pipeline.sources.compressed_values import decompressed, may_be_compressed
 from cdc_pipeline_tests.support.large_messages import CODECS, lz4, plain, snappy
 from cdc_pipeline_tests.support.messages import row, watermark
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
 _MESSAGES = [row("INSERT", "t", 1, {"id": "1", "v": "x" * size}).encode() for size in (0, 1, 100, 5000, 300_000)] + [
     watermark(2).encode()

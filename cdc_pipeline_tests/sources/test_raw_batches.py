@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.raw_batches import batch_note, newest_note, newest_note_by_spark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def _log(paths: LakePaths, *commits: str) -> LakePaths:

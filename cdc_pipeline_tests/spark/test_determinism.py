@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column
 
 from cdc_pipeline.spark.jvm import jvm, nondeterminism
 from cdc_pipeline.spark.sql_expressions import parse_spark_expression
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _TIME = "depends on the current time"
 _SESSION = "depends on the current time, user or session"

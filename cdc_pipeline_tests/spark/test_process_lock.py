@@ -7,15 +7,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.spark.process_lock import process_lock
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NAME = "test_turns"
 _HOLDER = f"""

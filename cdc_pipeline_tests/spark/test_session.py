@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.delta_log import delta_log
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.session import SparkLakehouse
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 _COLLECTOR = "-XX:+UseParallelGC"
 _LATE_SECOND_COMPILER = (

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from cdc_pipeline.lake.delta import Commit, commit_session
 from cdc_pipeline.spark.small_frames import MAX_SMALL_ROWS, small_frame, small_query
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 _NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, timezone.utc)
 _CASES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {

@@ -6,18 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from cdc_pipeline.spark.java import JavaHome
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline.spark.start import StartCache
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _JAVA = JavaHome(Path("/java/bin/java"), 17, "17.0.15")
 _ARCHIVE = bytes.fromhex("a8ab0bf0")

@@ -8,15 +8,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.start import properties_text, settings_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _SETTINGS = {
     "spark.a": "plain",

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 
 def capture_lines(folder: Path) -> list[str]:

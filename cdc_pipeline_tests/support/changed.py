@@ -14,16 +14,13 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 import grimp
 
 from cdc_pipeline_tests.support.tiers import TESTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ROOT = TESTS.parent
 _PACKAGES = ("cdc_pipeline", "cdc_pipeline_tests")

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from cdc_pipeline.contracts.rules import model_rules, rejecting_rules
-from cdc_pipeline.dialects.decode import EXPECTATIONS, decode_with_reasons
+from cdc_pipeline.dialects.decode import EXPECTATIONS, DialectName, decode_with_reasons
+from cdc_pipeline.dialects.dialect import Dialect
 from cdc_pipeline.dialects.envelope import JSON_RULES, PATHS, parse_records
 from cdc_pipeline.dialects.traits import DIALECTS
 from cdc_pipeline.sources.records import RECORD
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from cdc_pipeline.dialects.decode import DialectName
-    from cdc_pipeline.dialects.dialect import Dialect
 
 RAW = StructType([StructField("batch_id", LongType(), nullable=False), *RECORD.fields])
 Good = dict[str, tuple["bytes | None", dict[str, Any]]]

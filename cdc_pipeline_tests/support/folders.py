@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cdc_pipeline_tests.support.messages import EPOCH_MS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def line(payload: str | None = "p", **fields: Any) -> bytes:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow.parquet as pq
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 SALT = "a salt of the tests, long"
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cdc_pipeline.contracts.java_types import CANAL_CODES, CODES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EPOCH_MS = 1_795_248_690_000
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
 from cdc_pipeline.mysql.model.base_changes import BaseClause
-from cdc_pipeline.mysql.model.schema_changes import ColumnPosition
-from cdc_pipeline.mysql.model.table import Column, Default, PlainIndex, TableSchema, UniqueKey
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cdc_pipeline.mysql.model.schema_changes import Clause, SchemaChange
-    from cdc_pipeline.mysql.model.table import MySqlType
+from cdc_pipeline.mysql.model.schema_changes import Clause, ColumnPosition, SchemaChange
+from cdc_pipeline.mysql.model.table import Column, Default, MySqlType, PlainIndex, TableSchema, UniqueKey
 
 CASES = Path(__file__).parents[1] / "mysql" / "cases" / "ddl"
 _BEFORE = {

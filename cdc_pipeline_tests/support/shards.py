@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from cdc_pipeline_tests.support.tiers import TESTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    import pytest
 
 FILE = TESTS / "durations.json"
 # Runs record here, because FILE must not change before the last shard has run.

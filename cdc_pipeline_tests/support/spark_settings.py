@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path
 
 # Java's default, but given as an option it keeps the package from writing archives of classes: JVMs of tests have many
 # different options, and each combination would have its own.

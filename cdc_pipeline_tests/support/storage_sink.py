@@ -10,12 +10,10 @@ import gzip
 import json
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Any
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 _TYPES = {"CREATE": 3, "ERASE": 4, "ALTER": 5, "CINDEX": 7, "DINDEX": 8, "TRUNCATE": 11, "RENAME": 14, "QUERY": 1}

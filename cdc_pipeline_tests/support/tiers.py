@@ -10,16 +10,13 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from contextlib import AbstractContextManager
 
 TESTS = Path(__file__).parents[1]
 # Fixtures that start a JVM: Spark's, a broker's, and Java's keytool.

@@ -14,8 +14,9 @@ retry (canal-facts 50).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
 
+from pyspark.sql import DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
@@ -28,14 +29,8 @@ from cdc_pipeline.mirrors.changes.deliveries import (
     sent_records,
     with_deliveries,
 )
+from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.mirrors.changes.window import Window
 
 _CHANGE = ("database", "table", "op", "time", "images")
 """Equal in all copies of a change. `time`: `es`, or the number of DataWorks. `images`: the `image_hash` of both images."""

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
+
+from cdc_pipeline.gaps import Gap
 from cdc_pipeline.mirrors.changes.copies import find_copies
 from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
-from cdc_pipeline.mirrors.changes.segments import Evidence, find_evidence, with_segments
+from cdc_pipeline.mirrors.changes.segments import ColumnsOf, Evidence, find_evidence, with_segments
+from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.changes.segments import ColumnsOf
-    from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.positions import Position
+from cdc_pipeline.positions import Position
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import committed_version
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.mirrors.changes.window import Window
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import BATCH_POSITION, POSITION, Position
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.settings.selection import TableSelection
 
 VALUE_HAS_TYPE = "value_has_type"
 """The only rule that the merge checks, because only it knows the type of a column."""

@@ -13,17 +13,13 @@ A new delivery starts
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.mirrors.model.source_tables import source_columns
 from cdc_pipeline.positions import POSITION
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 ROW_POSITION = (*POSITION, "row")
 """Identifies one row of `change_log`."""

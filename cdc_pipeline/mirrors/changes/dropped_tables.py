@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import subfolders
 from cdc_pipeline.lake.restored_tables import require_not_restored
-from cdc_pipeline.mirrors.model.ddl_events import ddl_event
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.schema_changes import TruncateTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,14 @@ change in order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import BATCH_POSITION, Position
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from cdc_pipeline.mirrors.changes.window import Window
 
 _CHANGE = ("database", "table", "commit_ts", "op", "row_identity")
 

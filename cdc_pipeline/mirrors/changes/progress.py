@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.control_tables import newest_version, read_maxima, read_rows
 from cdc_pipeline.lake.delta import committed_version
+from cdc_pipeline.lake.file_statistics import Condition
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.log_files import has_version
 from cdc_pipeline.lake.paths import table_folders
 from cdc_pipeline.lake.restored_tables import RestoredTableError
@@ -22,15 +26,6 @@ from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tabl
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.lake.file_statistics import Condition
-    from cdc_pipeline.lake.lake import Lake
-
 
 _BATCH_COLUMNS = ("batch_id", "offsets", "row_changes", "exact_ts", "ended", "heartbeats", "oldest_at", "newest_at")
 _SETTLE = 1000 << TSO_SHIFT

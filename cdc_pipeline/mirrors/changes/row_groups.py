@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.message_types import MessageTypes, read_message_types
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, trait_sql
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.source_tables import SPELLED, source_columns
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.model.table import MySqlType, TableName
-from cdc_pipeline.positions import BATCH_POSITION
+from cdc_pipeline.positions import BATCH_POSITION, BatchPosition
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.positions import BatchPosition
 
 
 @dataclass(frozen=True)

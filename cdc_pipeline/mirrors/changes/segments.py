@@ -13,17 +13,20 @@ If the position does not decide, the columns of the row may (`SegmentFinder`). O
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, trait_sql
-from cdc_pipeline.gaps import GapKind, statement_gap
-from cdc_pipeline.mirrors.model.ddl_events import SAME_BATCH_MS
+from cdc_pipeline.gaps import Gap, GapKind, statement_gap
+from cdc_pipeline.mirrors.model.ddl_events import SAME_BATCH_MS, DdlEvent
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
     AlterTable,
     ChangeColumn,
+    Clause,
     CreateTable,
     CreateTableLike,
     DropColumn,
@@ -31,22 +34,14 @@ from cdc_pipeline.mysql.model.schema_changes import (
     PartitionRowsClause,
     RenameColumn,
     RenameTo,
+    SchemaChange,
 )
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import BATCH_POSITION, BatchPosition, Position
 from cdc_pipeline.spark.small_frames import small_frame
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mysql.model.schema_changes import Clause, SchemaChange
-
-    ColumnsOf = Callable[[TableName], frozenset[str] | None]
-    """Table → its columns in lower case (`NO_TABLE`: there is none); None if they are unknown."""
+ColumnsOf = Callable[[TableName], frozenset[str] | None]
+"""Table → its columns in lower case (`NO_TABLE`: there is none); None if they are unknown."""
 
 Evidence: TypeAlias = tuple[tuple[BatchPosition, int, int], ...]
 """The segments of rows whose position leaves them open: (position of the message, first segment in which the row can lie,

@@ -11,34 +11,30 @@ it can follow itself, as TRUNCATE and CREATE OR REPLACE TABLE can. Otherwise it 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.mirrors.changes.deliveries import sent_records, with_deliveries
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     DropDatabase,
     ExchangePartition,
+    SchemaChange,
     TruncatePartition,
     TruncateTable,
 )
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
-    from cdc_pipeline.mysql.model.table import TableName
-
-    Identity: TypeAlias = tuple[int, str, str, str, int]
-    DeliveriesOf: TypeAlias = Callable[[Sequence[DdlEvent]], Mapping[Position, tuple[int, ...]]]
-    """Statements → the delivery of each in its partition."""
+Identity: TypeAlias = tuple[int, str, str, str, int]
+DeliveriesOf: TypeAlias = Callable[[Sequence[DdlEvent]], Mapping[Position, tuple[int, ...]]]
+"""Statements → the delivery of each in its partition."""
 
 _RESENT_MS = 600_000
 """How far back a restarted Canal may resend. Usually some seconds (canal-facts 51)."""

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
-
-    from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.lake import Lake
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_pipeline.gaps import GapKind, statement_gap
+from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.lake.delta import Commit, commit_session
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.tables.ddl_history import (
     APPLIED,
     DUPLICATE,
@@ -19,28 +23,18 @@ from cdc_pipeline.lake.tables.ddl_history import (
     NOT_INCLUDED,
     RESULT_COLUMNS,
 )
-from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
+from cdc_pipeline.mirrors.changes.statement_copies import DeliveriesOf, statement_identities
+from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason, mirrored_event
+from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.ddl.shown_statement import without_literals
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.changes.statement_copies import DeliveriesOf
-    from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.settings.selection import TableSelection
-    from cdc_pipeline.mysql.model.table import TableName
 
 _WAITING = (HELD, NOT_APPLIED)
 _RESULTS = f"topic STRING, `partition` INT, `offset` BIGINT, {RESULT_COLUMNS}"

@@ -5,16 +5,21 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import row_count, table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.restored_tables import RestoredTableError, require_not_restored
+from cdc_pipeline.mirrors.changes.cut_rows import CutRows
 from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
+from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements, store_outcomes
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
@@ -27,6 +32,7 @@ from cdc_pipeline.mirrors.cuts.quarantine import (
     times_failed,
     without_failed_tables,
 )
+from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
 from cdc_pipeline.mirrors.execution.step_runner import StepResult, StepResults, StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
@@ -40,17 +46,6 @@ from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_query
 from cdc_pipeline.spark.threads import map_in_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.changes.cut_rows import CutRows
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
-    from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
 
 
 class Stages:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.folder_moves import finish_moves
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,
@@ -26,20 +27,14 @@ from cdc_pipeline.mirrors.cuts.cut_execution import CutExecution
 from cdc_pipeline.mirrors.cuts.cut_planning import CutPlanner
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
-from cdc_pipeline.mirrors.cuts.stored_plan import load_begun_cut, store_plan
+from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut, load_begun_cut, store_plan
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
+from cdc_pipeline.positions import Position
 from cdc_pipeline.spark.small_frames import small_query
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
-    from cdc_pipeline.positions import Position
 
 
 @dataclass(frozen=True)

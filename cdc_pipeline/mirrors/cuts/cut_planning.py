@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.claims import read_claims
 from cdc_pipeline.dialects.contents import read_raw_batches
+from cdc_pipeline.gaps import Gap
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.lake.tables.ddl_history import may_have_statements
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
-from cdc_pipeline.mirrors.changes.dropped_tables import ended_tables
-from cdc_pipeline.mirrors.changes.late_changes import NO_LATE_CHANGES, late_changes
-from cdc_pipeline.mirrors.changes.row_groups import contradiction_gaps, row_groups, with_types
+from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable, ended_tables
+from cdc_pipeline.mirrors.changes.late_changes import NO_LATE_CHANGES, LateChanges, late_changes
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup, contradiction_gaps, row_groups, with_types
 from cdc_pipeline.mirrors.changes.segments import NO_TABLE
 from cdc_pipeline.mirrors.changes.statement_copies import statement_deliveries
+from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
 from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
@@ -29,27 +33,15 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-from cdc_pipeline.mirrors.planning.planner import Planner, plan_tables
+from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner, plan_tables
 from cdc_pipeline.mirrors.settings.column_rules import soft_delete_problems, unknown_masked_columns
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import Position
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
-    from cdc_pipeline.mirrors.changes.late_changes import LateChanges
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
-    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
-    from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.planning.planner import CutPlan
-    from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-    from cdc_pipeline.mysql.model.table import TableName
-    from cdc_pipeline.positions import Position
-
-    _PlanResult = tuple[CutPlan, PlanDraft, tuple[str, ...]]
-    """A plan, its draft, and one sentence for each effect of a changed selection."""
+_PlanResult = tuple[CutPlan, PlanDraft, tuple[str, ...]]
+"""A plan, its draft, and one sentence for each effect of a changed selection."""
 
 
 @dataclass(frozen=True)

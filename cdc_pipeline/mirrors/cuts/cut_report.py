@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.changes.late_changes import Breach
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES, CutTotals
-from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tables
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.changes.late_changes import Breach
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
-    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-    from cdc_pipeline.positions import Position
+from cdc_pipeline.positions import Position
 
 
 @dataclass(frozen=True)

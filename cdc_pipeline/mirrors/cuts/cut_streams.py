@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_INCLUDED
+from cdc_pipeline.mirrors.changes.progress import PublishedCut
+from cdc_pipeline.mirrors.changes.window import Window
+from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mirrors.model.upstream_tables import qualified_events
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason, mirrored_event
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut
-    from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-    from cdc_pipeline.mirrors.settings.selection import TableSelection
-    from cdc_pipeline.positions import Position
+from cdc_pipeline.positions import Position
 
 
 @dataclass(frozen=True)

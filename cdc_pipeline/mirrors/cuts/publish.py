@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.tables.consistent_cuts import append_cut
-from cdc_pipeline.mirrors.cuts.cut_report import tso_datetime
+from cdc_pipeline.mirrors.changes.window import Window
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, tso_datetime
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import POLICY_JSON
 from cdc_pipeline.mirrors.settings.selection import SELECTION_JSON
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.changes.window import Window
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
-    from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-    from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 
 
 def publish(

@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
 from cdc_pipeline.lake.delta import Commit, table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import remove_folder, subfolders
 from cdc_pipeline.lake.tables.ddl_history import HELD
+from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
 from cdc_pipeline.mirrors.execution.step_runner import StepFailure
 from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mirrors.settings.ddl_policy import NO_STATEMENT, HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
 
 FAILURES = "cut_failures"
 MOST_FAILURES = 3

@@ -7,8 +7,10 @@ A reader who opens mirrors one by one during a cut sees some of them before it a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
@@ -16,21 +18,12 @@ from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths, table_folders
-from cdc_pipeline.mirrors.changes.progress import NO_CUT, cut_at, published_cut
-from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, cut_at, published_cut
+from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import DELETED
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut
-    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 
 
 class CutTables(Mapping[TableName, "DataFrame"]):

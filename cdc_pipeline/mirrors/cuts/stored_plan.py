@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cdc_pipeline.lake.control_tables import newest_version, overwrite_rows, read_rows
 from cdc_pipeline.lake.delta import Commit
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.cut_rows import RowSelection
 from cdc_pipeline.mirrors.changes.late_changes import LateChanges
+from cdc_pipeline.mirrors.changes.progress import PublishedCut
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.model.state import MirrorState
@@ -23,10 +25,6 @@ from cdc_pipeline.mysql.model.table import TableSchema
 from cdc_pipeline.positions import Position
 from cdc_pipeline.spark.small_frames import small_table
 from cdc_pipeline.stored_json import AS_PAIRS, StoredJson
-
-if TYPE_CHECKING:
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut
 
 _TABLE = "cut_plans"
 _PLAN = (

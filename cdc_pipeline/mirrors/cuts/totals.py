@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.lake.control_tables import read_sums
+from cdc_pipeline.lake.file_statistics import Condition
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.consistent_cuts import CUTS, newest_rebuild, read_newest_cut
-
-if TYPE_CHECKING:
-    from cdc_pipeline.lake.file_statistics import Condition
-    from cdc_pipeline.lake.lake import Lake
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence, Set
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ByteType,
@@ -21,9 +22,9 @@ from pyspark.sql.types import (
 )
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import commit_metadata, is_committed, overwrite_once, table_state
+from cdc_pipeline.lake.delta import TableState, commit_metadata, is_committed, overwrite_once, table_state
 from cdc_pipeline.mirrors.execution.backfill import backfill_columns, columns_to_generate
-from cdc_pipeline.mirrors.execution.step_context import found_in
+from cdc_pipeline.mirrors.execution.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.merge.computed_values import (
     columns_to_recompute,
     drops_computed,
@@ -33,22 +34,13 @@ from cdc_pipeline.mirrors.merge.computed_values import (
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import deleted_cell, live_rows
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
-from cdc_pipeline.mirrors.model.masks import HASH
+from cdc_pipeline.mirrors.model.masks import HASH, Mask
 from cdc_pipeline.mirrors.model.state import row_gaps_after_alter
+from cdc_pipeline.mirrors.model.steps import ChangeColumns
 from cdc_pipeline.mysql.expressions.conversions import adds_labels, conversion_doubt, converted_value
 from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema
 from cdc_pipeline.mysql.types.spark_types import parse_value, spark_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence, Set
-
-    from pyspark.sql import Column, DataFrame
-
-    from cdc_pipeline.lake.delta import TableState
-    from cdc_pipeline.mirrors.execution.step_context import StepContext
-    from cdc_pipeline.mirrors.model.masks import Mask
-    from cdc_pipeline.mirrors.model.steps import ChangeColumns
-    from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema
 
 MAPPING = "delta.columnMapping.mode"
 NTZ_FEATURE = {"delta.feature.timestampNtz": "supported"}

@@ -5,35 +5,28 @@ MySQL fills them without sending a row (ticdc-facts §10).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Set
 
 from delta.tables import DeltaTable
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import commit_session, is_committed, overwrite_once
-from cdc_pipeline.mirrors.execution.step_context import found_in
+from cdc_pipeline.lake.delta import Commit, commit_session, is_committed, overwrite_once
+from cdc_pipeline.mirrors.execution.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.masks import NULL
+from cdc_pipeline.mirrors.model.steps import ChangeColumns
 from cdc_pipeline.mysql.ddl.tokens import words_in
 from cdc_pipeline.mysql.expressions.translation import ExpressionError, Now, translate_assignment
 from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
-
-    from pyspark.sql import Column
-
-    from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.execution.step_context import StepContext
-    from cdc_pipeline.mirrors.model.steps import ChangeColumns
-    from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
-
-    Values = dict[str, tuple[Column, Column | None]]
-    """Column → its value, and a boolean that is true if the value may differ from upstream's; None: it never does."""
+Values = dict[str, tuple[Column, Column | None]]
+"""Column → its value, and a boolean that is true if the value may differ from upstream's; None: it never does."""
 
 _FIRST = 4
 """The first part of the step that backfills columns."""

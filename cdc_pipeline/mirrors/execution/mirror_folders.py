@@ -6,22 +6,17 @@ back. Properties identify the mirror (`cdc.mirror_id`); its newest commit number
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta import commit_metadata, create_table, forget_cached_log, is_committed, table_state
+from cdc_pipeline.lake.delta import Commit, commit_metadata, create_table, forget_cached_log, is_committed, table_state
 from cdc_pipeline.lake.folder_moves import move_folder
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, needs_mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.model.step_commits import StepCommits
-    from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, Step
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.step_commits import StepCommits
+from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, Step
 
 _CREATION = {
     # deletes and updates mark rows instead of copying files: 7 KB against 20 MB for 1000 rows of 2 million

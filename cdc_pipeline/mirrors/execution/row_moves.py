@@ -5,29 +5,22 @@ Each function makes one Delta commit per mirror that it changes, and skips a com
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import commit_metadata, forget_cached_log, is_committed, replace_once, table_state
+from cdc_pipeline.lake.delta import Commit, commit_metadata, forget_cached_log, is_committed, replace_once, table_state
 from cdc_pipeline.lake.paths import remove_folder
+from cdc_pipeline.mirrors.execution.step_context import StepContext
 from cdc_pipeline.mirrors.merge.computed_values import fitting_session, with_computed
 from cdc_pipeline.mirrors.merge.merge_rows import Merged
 from cdc_pipeline.mirrors.merge.soft_deletes import LIVE, delete_or_mark_rows, deleted_cell, live_rows
-from cdc_pipeline.mirrors.model.state import has_row_gaps, no_row_gaps
+from cdc_pipeline.mirrors.model.state import MirrorState, has_row_gaps, no_row_gaps
+from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
+from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 from cdc_pipeline.mysql.model.quoted_names import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.execution.step_context import StepContext
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
-    from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 
 _ROWS = 1
 """The part of a step that writes rows."""

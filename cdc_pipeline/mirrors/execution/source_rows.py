@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from delta.tables import DeltaTable
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import commit_session, is_committed
 from cdc_pipeline.mirrors.execution.alter_columns import conversion
-from cdc_pipeline.mirrors.execution.step_context import found_in
+from cdc_pipeline.mirrors.execution.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES, source_rows
+from cdc_pipeline.mirrors.model.steps import ChangeSourceRows
 from cdc_pipeline.mysql.ddl.tokens import words_in
 from cdc_pipeline.mysql.expressions.translation import Now
 from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 from cdc_pipeline.mysql.model.table import ColumnOrigin
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-    from cdc_pipeline.mirrors.execution.step_context import StepContext
-    from cdc_pipeline.mirrors.model.steps import ChangeSourceRows
-    from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 
 _ROWS = 1
 

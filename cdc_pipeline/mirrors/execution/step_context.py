@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import commit_metadata, table_state
+from cdc_pipeline.gaps import Gap
+from cdc_pipeline.lake.delta import Commit, commit_metadata, table_state
 from cdc_pipeline.mirrors.model.state import row_gaps
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.model.step_commits import StepCommits
+from cdc_pipeline.mirrors.model.step_commits import StepCommits
 
 
 @dataclass(frozen=True)

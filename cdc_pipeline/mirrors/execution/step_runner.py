@@ -12,13 +12,15 @@ import threading
 import time
 import traceback
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from typing_extensions import assert_never
 
 from cdc_pipeline.lake.delta import commit_metadata
 from cdc_pipeline.lake.faults import affects_all_tables
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line, hadoop_path
 from cdc_pipeline.mirrors.execution.alter_columns import change_columns
 from cdc_pipeline.mirrors.execution.mirror_folders import MirrorFolders
@@ -27,7 +29,9 @@ from cdc_pipeline.mirrors.execution.source_rows import change_source_rows
 from cdc_pipeline.mirrors.execution.step_context import StepContext
 from cdc_pipeline.mirrors.merge.apply_rows import RowCounts, RowMerger
 from cdc_pipeline.mirrors.merge.computed_values import recompute_columns
+from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.soft_deletes import purge_deleted_rows, purge_surplus_rows
+from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
     ChangeColumns,
@@ -44,17 +48,8 @@ from cdc_pipeline.mirrors.model.steps import (
     UpdateState,
 )
 from cdc_pipeline.mysql.model.change_names import folded
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.threads import map_in_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.merge.row_entries import RowSet
-    from cdc_pipeline.mirrors.model.step_commits import CutCommits
-    from cdc_pipeline.mysql.model.table import TableName
 
 _LONGEST_ERROR = 500
 _JVM_ENDS = re.compile(r"OutOfMemoryError|SparkContext (was|has been) (shut ?down|stopped)")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, append_once, commit_session, is_committed, stored_bytes
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.dead_letters import value_dead_letters
 from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
 from cdc_pipeline.mirrors.merge.default_values import default_value
@@ -22,22 +24,15 @@ from cdc_pipeline.mirrors.merge.merge_rows import (
     merge_keyed,
     merge_keyless,
 )
+from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.typed_rows import Target, typed_rows, with_generated
 from cdc_pipeline.mirrors.model.masks import NULL
+from cdc_pipeline.mirrors.model.step_commits import StepCommits
+from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mysql.types.local_times import local_time_gaps
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.jvm import allow_null_on_error
 from cdc_pipeline.spark.small_frames import is_small
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.merge.row_entries import RowSet
-    from cdc_pipeline.mirrors.model.step_commits import StepCommits
-    from cdc_pipeline.mirrors.model.steps import ApplyRows
 
 SMALL_MIRROR = 4 * 2**20
 """Mirror size in bytes up to which a merge rewrites files instead of writing deletion vectors.

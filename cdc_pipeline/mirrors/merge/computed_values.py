@@ -10,31 +10,23 @@ import contextlib
 import functools
 import logging
 import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from cdc_pipeline.lake.delta import commit_session
-from cdc_pipeline.mirrors.model.steps import final_states
+from cdc_pipeline.lake.delta import Commit, commit_session
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.steps import ChangeColumns, Step, final_states
 from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import ColumnOrigin
 from cdc_pipeline.spark.jvm import allow_null_on_error, nondeterminism, null_on_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.model.steps import ChangeColumns, Step
-    from cdc_pipeline.mysql.model.table import ColumnOrigin
-
 
 _EXPECTED = "expected Spark's deterministic functions of the row's columns"
 _LOG_LOCK = threading.Lock()

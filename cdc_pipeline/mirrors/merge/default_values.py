@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
-from cdc_pipeline.mysql.expressions.translation import translate_assignment
+from cdc_pipeline.mysql.expressions.translation import Now, translate_assignment
 from cdc_pipeline.mysql.model.limits import shortened
-from cdc_pipeline.mysql.model.table import TEXT_TYPES
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, Default, MySqlType, TableSchema
 from cdc_pipeline.mysql.types.local_times import times_shown
 from cdc_pipeline.mysql.types.spark_types import DATES, GEOMETRIES, integer_range, parse_value, spark_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-
-    from cdc_pipeline.mysql.expressions.translation import Now
-    from cdc_pipeline.mysql.model.table import Column, Default, MySqlType, TableSchema
 
 _ZEROS = {
     "date": "0000-00-00",

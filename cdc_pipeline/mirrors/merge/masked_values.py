@@ -7,24 +7,19 @@ one row. A plan contains only its column names.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import TypeAlias
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType
 
 from cdc_pipeline.mirrors.merge.typed_rows import value_column
 from cdc_pipeline.mirrors.model.masks import HASH, Mask
-from cdc_pipeline.mirrors.model.state import METADATA
+from cdc_pipeline.mirrors.model.state import METADATA, MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
 from cdc_pipeline.mysql.types.spark_types import spark_type
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import Column, DataFrame
-
-    from cdc_pipeline.mirrors.model.state import MirrorState
 
 MaskedCells: TypeAlias = "Mapping[str, tuple[DataType, Mask]]"
 """Columns of a frame to be masked, each with its type in the frame and its mask."""

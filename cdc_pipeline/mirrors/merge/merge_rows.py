@@ -6,27 +6,19 @@ inserted, or that many equal rows are deleted. An empty mirror takes an append, 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import append_once
+from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows, merge_counts
-from cdc_pipeline.mirrors.merge.typed_rows import has_column, value_column
+from cdc_pipeline.mirrors.merge.typed_rows import Target, has_column, value_column
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import DATES
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.merge.typed_rows import Target
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,12 @@ changes, and in one moment of several partitions inserts minus deletes decide.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, DataFrame, GroupedData, WindowSpec
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.positions import POSITION
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, GroupedData, WindowSpec
 
 _LAST = ("entry.key", "entry.sign", "op", "commit_ts", *POSITION, "dialect")
 _NO_ROW = (

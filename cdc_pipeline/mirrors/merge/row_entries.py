@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, trait_sql
@@ -12,12 +13,6 @@ from cdc_pipeline.mirrors.merge.row_identity import Identity
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from pyspark.sql import Column, DataFrame
-
 
 _ROW_SETS = (
     "spellings MAP<STRING, STRING>, key_columns ARRAY<STRING>, identity INT, keyless BOOLEAN, partial BOOLEAN, "

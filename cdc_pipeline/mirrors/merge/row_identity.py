@@ -7,19 +7,14 @@ trailing zeros. The merge compares typed values, so net changes must group by th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DoubleType, FloatType, StringType, TimestampType
 
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column
 from cdc_pipeline.mysql.types.spark_types import is_zero_date, spark_type
-from cdc_pipeline.mysql.types.wire_values import typed_cell
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-
-    from cdc_pipeline.mysql.types.wire_values import Encodings
+from cdc_pipeline.mysql.types.wire_values import Encodings, typed_cell
 
 _BAD = "\0"
 """Prefix of a text that its type cannot hold. No canonical text starts with it."""

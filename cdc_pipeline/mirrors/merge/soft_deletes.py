@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
-from pyspark.sql import Window
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import commit_session, is_committed, replace_once
-from cdc_pipeline.mirrors.model.state import DELETED
+from cdc_pipeline.lake.delta import Commit, commit_session, is_committed, replace_once
+from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, SparkSession
-
-    from cdc_pipeline.lake.delta import Commit
-    from cdc_pipeline.mirrors.model.state import MirrorState
 
 LIVE = f"NOT {DELETED}"
 """SQL condition: the row exists upstream. `_deleted` is never NULL."""

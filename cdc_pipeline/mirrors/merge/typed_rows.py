@@ -12,32 +12,24 @@ values of its absent columns and gets a gap, unless a copy of the change or a la
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, has_trait
-from cdc_pipeline.mirrors.model.state import METADATA
+from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
+from cdc_pipeline.mirrors.model.state import METADATA, MirrorState
 from cdc_pipeline.mysql.expressions.translation import translate_assignment
 from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
-from cdc_pipeline.mysql.model.table import TEXT_TYPES
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, MySqlType, TableSchema
+from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 from cdc_pipeline.mysql.types.damaged_text import damaged_text
 from cdc_pipeline.mysql.types.local_times import ambiguous_columns
 from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date
-from cdc_pipeline.mysql.types.wire_values import typed_cell
+from cdc_pipeline.mysql.types.wire_values import Encodings, typed_cell
 from cdc_pipeline.spark.jvm import balanced
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from pyspark.sql import Column, DataFrame
-
-    from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
-    from cdc_pipeline.mysql.model.table import MySqlType, TableSchema
-    from cdc_pipeline.mysql.types.wire_values import Encodings
 
 _NO_BEFORE_IMAGE = {"column": None, "text": None, "type": "the row before the update, for a table without a key"}
 _MAY_BE_NULL_TEXT = TEXT_TYPES | {"json", "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}

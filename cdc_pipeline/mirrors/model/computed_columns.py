@@ -5,16 +5,12 @@ The code calls them derived columns; "generated" columns are those that upstream
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql.types import DataType
 
 from cdc_pipeline.spark.sql_expressions import SparkExpression, parse_spark_expression, parse_spark_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql.types import DataType
-
 
 NTZ = "timestamp_ntz"
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Row
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, statement_quotings
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import Row
 
 SAME_BATCH_MS = 10_000
 """Messages of Canal with one batch number whose `ts` differ by less are of one batch: numbers start again at a restart.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pyspark.sql.types import DecimalType
 
@@ -17,13 +18,8 @@ from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mysql.ddl.tokens import words_in
 from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model.partitions import Partitioning
-from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, Default, MySqlType, TableSchema
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, ColumnOrigin, Default, MySqlType, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from cdc_pipeline.mysql.model.table import ColumnOrigin
 
 Mask: TypeAlias = Literal["hash", "null"]
 HASH: Mask = "hash"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from cdc_pipeline.mirrors.model.masks import redacted_schema
 from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 from cdc_pipeline.stored_json import StoredJson
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from pyspark.sql import DataFrame
 
 SOURCE_DATABASE, SOURCE_TABLE = "_source_database", "_source_table"
 SOURCE_NAMES = (SOURCE_DATABASE, SOURCE_TABLE)

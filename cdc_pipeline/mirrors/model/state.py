@@ -6,12 +6,13 @@ The state is stored in the Delta properties of the mirror, in the commits that c
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
 
-from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from cdc_pipeline.gaps import GAPS_JSON, Gap, GapKind, gaps_after_alter, merge_gaps
+from cdc_pipeline.lake.delta import TableState
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.masks import HASH, Mask, redacted_schema
 from cdc_pipeline.mirrors.model.source_tables import (
@@ -20,17 +21,9 @@ from cdc_pipeline.mirrors.model.source_tables import (
     SourceTable,
     redacted_source_tables,
 )
-from cdc_pipeline.mysql.model.table import TableName, TableSchema
+from cdc_pipeline.mysql.model.table import Column, TableName, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
 from cdc_pipeline.stored_json import StoredJson, shareable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql.types import DataType
-
-    from cdc_pipeline.lake.delta import TableState
-    from cdc_pipeline.mysql.model.table import Column
 
 _ROW_GAPS = "cdc.row_gaps"
 UNSEEN_START = Gap(

@@ -5,14 +5,12 @@ Versions grow from cut to cut, within a cut from step to step, and within a step
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PARTS = 100_000
 """Maximum number of commits of a step."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
 from cdc_pipeline.stored_json import BY_CLASS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 
 class BaseStep(ABC):

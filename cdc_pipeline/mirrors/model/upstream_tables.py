@@ -7,18 +7,13 @@ s`). The session's database is the only one that has tables of all these names; 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mysql.model.change_names import created_names, unqualified_names, with_database, with_keys
-from cdc_pipeline.mysql.model.schema_changes import DropDatabase, NotSupported
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence, Set
-
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
-    from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.model.schema_changes import DropDatabase, NotSupported, SchemaChange
+from cdc_pipeline.mysql.model.table import TableName
 
 
 def qualified_events(

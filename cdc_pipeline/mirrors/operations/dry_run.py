@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.ddl_history import HELD, PENDING
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
-
-if TYPE_CHECKING:
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.settings.selection import TableSelection
-    from cdc_pipeline.positions import Position
+from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.positions import Position
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import operator
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError, SourceError, TerminalError
@@ -18,11 +20,6 @@ from cdc_pipeline.sources.capture_files.reading import records
 from cdc_pipeline.sources.intake import distinct_records, offset_ranges, require_readable
 from cdc_pipeline.sources.source import SourceFile
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _RANGE = re.compile(r"(?P<topic>.+)/(?P<partition>\d+)@(?P<first>\d+)(?:[-–](?P<last>\d+))?", re.DOTALL)
 _RANGES = "topic STRING, `partition` INT, `first` BIGINT, `last` BIGINT"

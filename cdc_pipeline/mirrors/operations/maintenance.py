@@ -11,30 +11,24 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.control_tables import compact_rows
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.delta_log import file_retention_hours
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import CONTROL_TABLES, OWN_TABLES, first_line
 from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.lake.upkeep import compact_files, compact_small_files, shorten_log
 from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
-
 
 LEAST_KEEP_HOURS = 168
 """Delta's own limit: a slow reader or writer may still use files that were replaced after it started."""

@@ -6,33 +6,27 @@ A replacement is a commit on the existing table, so its history, and with it ear
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import Commit, commit_metadata, create_table, overwrite_once, table_state
+from cdc_pipeline.lake.delta import Commit, TableState, commit_metadata, create_table, overwrite_once, table_state
 from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.faults import affects_all_tables
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.restored_tables import foreign_commit, require_not_restored
+from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, missing_features
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState, row_gaps
 from cdc_pipeline.mysql.model.quoted_names import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import Column, DataFrame
-
-    from cdc_pipeline.lake.delta import TableState
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
-    from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.model.table import TableName
 
 UNFINISHED = Gap(GapKind.UNSEEN_START, "a rebuild that creates the mirror has not finished: run it again")
 UNREADABLE = "unreadable"

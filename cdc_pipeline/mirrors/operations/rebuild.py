@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import glob
 import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.contents import RELEASES
+from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES, decode_batches
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once, table_state
 from cdc_pipeline.lake.faults import affects_all_tables
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths, first_line, remove_folder, table_folders
 from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.lake.tables.ddl_history import APPLIED
@@ -41,6 +44,7 @@ from cdc_pipeline.mirrors.changes.progress import (
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import update_held_statements
 from cdc_pipeline.mirrors.cuts.cut_execution import mirror_entry
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
@@ -50,20 +54,10 @@ from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.operations.maintenance import EVERY, keep_table_small
 from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild, content_hash
 from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_inputs
-from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tables
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.dialects.decode import DialectName
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-    from cdc_pipeline.mysql.model.table import TableName
 
 _BORROWED = frozenset({"raw_topic_snapshot", CLAIMS, RELEASES})
 _DECODED = ("change_log", *OTHER_TABLES, "batches")

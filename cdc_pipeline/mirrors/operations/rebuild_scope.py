@@ -7,32 +7,26 @@ depends on the chosen tables only.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.ddl_history import with_empty_results
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
-from cdc_pipeline.mirrors.model.ddl_events import ddl_event
+from cdc_pipeline.mirrors.changes.progress import PublishedCut
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase, RecoverDatabase
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import Position
 from cdc_pipeline.spark.small_frames import small_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.changes.progress import PublishedCut
-    from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.positions import Position
-
 
 _SHOWN = 20
 

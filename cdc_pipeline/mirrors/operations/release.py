@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal_json import CLAIM_RULE
@@ -20,14 +20,10 @@ from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
 from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.positions import POSITION, Position
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from cdc_pipeline.lake.lake import Lake
-    from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
-    from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 
 _DETAILS = ("rule", "database", "table", "reason")
 _MOST_SHOWN = 500

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import Gap, GapKind, gaps_after_alter
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, column_origins, moves_values, row_shape
 from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, replace_type_gaps
-from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, rows_of_partitions
+from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, SparkCondition, rows_of_partitions
 from cdc_pipeline.mysql.model.schema_changes import (
+    Clause,
     DropPartition,
     ExchangePartition,
     NotSupportedClause,
     PartitionRowsClause,
     TruncatePartition,
 )
-from cdc_pipeline.mysql.model.table import ColumnOrigin
+from cdc_pipeline.mysql.model.table import ColumnOrigin, Default, TableName, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-    from cdc_pipeline.mirrors.planning.statement import Statement
-    from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
-    from cdc_pipeline.mysql.model.schema_changes import Clause
-    from cdc_pipeline.mysql.model.table import Default, TableName, TableSchema
 
 
 class AlterPlanner:

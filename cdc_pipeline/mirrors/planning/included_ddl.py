@@ -7,10 +7,12 @@ merged mirror become `schema_changes.OfSourceTable`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.model.change_names import created_names, folded, table_names, with_keys, with_names
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -24,16 +26,11 @@ from cdc_pipeline.mysql.model.schema_changes import (
     RecoverDatabase,
     RenameTable,
     RenameTo,
+    SchemaChange,
+    SourceTableChange,
     TruncateTable,
 )
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.settings.selection import TableSelection
-    from cdc_pipeline.mysql.model.schema_changes import SchemaChange, SourceTableChange
 
 _MISSING = (
     "which is excluded or merged: earlier rows are missing; include both, without merging, and rebuild to add them"

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.model.state import UNSEEN_LOAD, UNSEEN_START
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+from cdc_pipeline.mirrors.model.state import UNSEEN_LOAD, UNSEEN_START, MirrorState
 from cdc_pipeline.mysql.ddl.column_types import KNOWN_TYPES, type_or_text
 from cdc_pipeline.mysql.expressions.conversions import INTEGERS
-from cdc_pipeline.mysql.model.table import Column, TableSchema
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mysql.model.table import MySqlType
+from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
 
 
 def column_spellings(groups: Sequence[RowGroup], state: MirrorState | None) -> dict[str, str]:

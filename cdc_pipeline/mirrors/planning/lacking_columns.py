@@ -3,18 +3,14 @@ UPDATEs that may lack them in the before image."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate_assignment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mysql.model.table import Column, TableSchema
+from cdc_pipeline.mysql.model.table import Column, TableSchema
 
 
 def partial_columns(schema: TableSchema, key: Sequence[str], groups: Sequence[RowGroup]) -> list[Column]:

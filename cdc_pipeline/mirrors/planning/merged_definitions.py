@@ -3,26 +3,21 @@ source table does to the columns that it shares with others."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+from cdc_pipeline.mirrors.model.masks import Mask
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_COLUMNS, SOURCE_NAMES, SourceTable, conflicting_columns
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.planning.inferred_schema import undeclared_column_gaps, widened_schema
 from cdc_pipeline.mysql.expressions.conversions import replace_type_gaps
-from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, ColumnOrigin, Default, TableSchema
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, ColumnOrigin, Default, MySqlType, TableName, TableSchema
 from cdc_pipeline.mysql.types.charsets import charset_of_column
 from cdc_pipeline.mysql.types.damaged_text import is_decoded_correctly
 from cdc_pipeline.mysql.types.wider_types import holds_values, wider_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
-    from cdc_pipeline.mirrors.model.masks import Mask
-    from cdc_pipeline.mysql.model.table import MySqlType, TableName
 
 _DIFFERENT = Default("expression", "another one in each source table")
 UNSEEN_TABLES = Gap(GapKind.UNSEEN_TABLES, f"for some source tables, {UNSEEN_START.detail}")

@@ -7,18 +7,20 @@ first or the last table.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.model.masks import stale_hash_gaps
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.model.masks import Mask, stale_hash_gaps
 from cdc_pipeline.mirrors.model.source_tables import (
     SourceTable,
     rows_of_source,
     source_rows,
 )
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeSourceRows, DeleteRows
 from cdc_pipeline.mirrors.planning.alter_planner import (
     altered_origins,
@@ -37,34 +39,27 @@ from cdc_pipeline.mirrors.planning.merged_definitions import (
     unsure_values,
     with_sources,
 )
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+from cdc_pipeline.mirrors.planning.statement import Statement
+from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, moves_values, row_shape
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
+    Clause,
     CreateTable,
     CreateTableLike,
     DropPartition,
     DropTable,
     NotSupported,
     NotSupportedClause,
+    OfSourceTable,
     RenameTable,
     TruncatePartition,
     TruncateTable,
 )
-from cdc_pipeline.mysql.model.table import TableSchema, origins_by_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.masks import Mask
-    from cdc_pipeline.mirrors.model.state import MirrorState
-    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-    from cdc_pipeline.mirrors.planning.statement import Statement
-    from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
-    from cdc_pipeline.mysql.model.schema_changes import Clause, OfSourceTable
-    from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
+from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName, TableSchema, origins_by_name
 
 
 class MergedTablePlanner:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.errors import DeclarationError
-from cdc_pipeline.gaps import GapKind
+from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.computed_columns import merged_columns
-from cdc_pipeline.mirrors.model.masks import stale_hash_gaps
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.model.masks import Mask, stale_hash_gaps
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState, name_gap
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
@@ -40,20 +42,11 @@ from cdc_pipeline.mirrors.planning.lacking_columns import (
 )
 from cdc_pipeline.mirrors.planning.merged_definitions import require_free_names, with_lacking_columns, with_rows
 from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.ddl.evolution import row_shape
 from cdc_pipeline.mysql.expressions.conversions import absent_column_gaps, replace_type_gaps
 from cdc_pipeline.mysql.model.change_names import folded
-from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema, origins_by_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.model.masks import Mask
-    from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-    from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName, TableSchema, origins_by_name
 
 
 class PlanDraft:

@@ -6,17 +6,22 @@ planner processes the events in order, and before an event the rows that precede
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typing_extensions import assert_never
 
 from cdc_pipeline.errors import CdcError
+from cdc_pipeline.gaps import Gap
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.tables.ddl_history import HELD
+from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.steps import DdlOutcome, Step
 from cdc_pipeline.mirrors.planning.alter_planner import AlterPlanner
 from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanner
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
 from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, NO_STATEMENT, HeldTable
@@ -40,14 +45,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 from cdc_pipeline.positions import Position
 from cdc_pipeline.stored_json import AS_PAIRS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,16 @@ earlier ones.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DropMirror
-from cdc_pipeline.mysql.model.table import TableSchema
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
-    from cdc_pipeline.mirrors.settings.selection import TableSelection
-    from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from cdc_pipeline.gaps import GapKind, statement_gap
+from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, NO_EFFECT, NOT_APPLIED
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DdlOutcome
-from cdc_pipeline.mysql.model.table import TableSchema
-
-if TYPE_CHECKING:
-    from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-    from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 
 @dataclass(frozen=True)

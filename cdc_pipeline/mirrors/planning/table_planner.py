@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.gaps import GapKind, statement_gap
+from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState, name_gap
 from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, RenameMirror, TruncateMirror
+from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.expressions.conversions import type_gaps
 from cdc_pipeline.mysql.model.change_names import folded
@@ -19,17 +22,9 @@ from cdc_pipeline.mysql.model.schema_changes import (
     NotSupported,
     RecoverDatabase,
     RecoverTable,
+    SchemaChange,
 )
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from cdc_pipeline.gaps import Gap
-    from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
-    from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
-    from cdc_pipeline.mirrors.planning.statement import Statement
-    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 
 _OF_DEFINITION = frozenset(
     (GapKind.UNSEEN_START, GapKind.UNDECLARED_COLUMN, GapKind.CONTRADICTORY_TYPES, GapKind.DDL_NOT_APPLIED)

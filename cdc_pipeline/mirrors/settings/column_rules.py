@@ -6,8 +6,9 @@ existing mirror. Only a rebuild removes them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
@@ -21,16 +22,10 @@ from cdc_pipeline.mirrors.model.computed_columns import (
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS, RETIRED_MARK, MirrorState
-from cdc_pipeline.mirrors.model.steps import final_states
+from cdc_pipeline.mirrors.model.steps import Step, final_states
 from cdc_pipeline.mirrors.settings.table_patterns import matches, matches_any
+from cdc_pipeline.mysql.model.table import Column, TableName
 from cdc_pipeline.stored_json import StoredJson
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from cdc_pipeline.mirrors.model.steps import Step
-    from cdc_pipeline.mysql.model.table import Column, TableName
-
 
 HAS_OWN_DELETED = Gap(
     GapKind.NAME_CONFLICT,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.mirrors.settings.table_patterns import matches
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
 from cdc_pipeline.stored_json import StoredJson
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 DdlAction: TypeAlias = Literal["apply", "keep", "hold"]
 APPLY: DdlAction = "apply"

@@ -10,9 +10,10 @@ is its name in lower case. A mirror has the spelling under which it was created.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import DeclarationError
@@ -21,11 +22,6 @@ from cdc_pipeline.mirrors.settings.table_patterns import java_regex, matches
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.stored_json import StoredJson
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from pyspark.sql import Column, DataFrame
 
 _PLACEHOLDER = re.compile(r"(\{[^{}]*\})")
 _PLACEHOLDERS = {"{database}": "database", "{table}": "table"}

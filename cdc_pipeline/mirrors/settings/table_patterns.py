@@ -6,11 +6,8 @@ Python matches them as file names, Spark by a regular expression that matches th
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _PIECES = re.compile(r"(?P<any>\*+)|\[(?P<negated>!|(?!!))(?P<set>\][^\]]*|[^\]]+)\]|(?P<one>.)", re.DOTALL)
 _ITEMS = re.compile(r"(.)-(.)|(.)", re.DOTALL)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cdc_pipeline.mysql.ddl.keys import read_table_name
 from cdc_pipeline.mysql.ddl.partition_definitions import read_partition_name, read_partitions
 from cdc_pipeline.mysql.ddl.partitioning import at_statement_end, read_partitioning, read_to_clause
-from cdc_pipeline.mysql.ddl.tokens import DdlSyntaxError
+from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
 from cdc_pipeline.mysql.model.partitions import Partitioning
 from cdc_pipeline.mysql.model.schema_changes import (
     AddPartitions,
+    Clause,
     CoalescePartition,
     DropPartition,
     ExchangePartition,
@@ -21,10 +20,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
     ReorganizePartition,
     TruncatePartition,
 )
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.ddl.tokens import Cursor
-    from cdc_pipeline.mysql.model.schema_changes import Clause
 
 # The first words of other clauses. In MySQL a clause about partitions is the only one of its statement.
 _VERBS = ("ADD", "DROP", "CHANGE", "MODIFY", "RENAME", "ALTER", "CONVERT", "TRUNCATE", "EXCHANGE", "REMOVE")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cdc_pipeline.mysql.ddl.alter_partitions import read_partition_clause
 from cdc_pipeline.mysql.ddl.column_definitions import read_column, read_default
 from cdc_pipeline.mysql.ddl.column_types import accept_character_set, read_name_or_string
 from cdc_pipeline.mysql.ddl.keys import named_charset, named_collation, read_key, read_table_name, read_table_option
+from cdc_pipeline.mysql.ddl.tokens import Cursor
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
     ChangeColumn,
+    Clause,
     ColumnPosition,
     ConvertCharset,
     DefaultCharset,
@@ -25,10 +25,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
     SetDefault,
 )
 from cdc_pipeline.mysql.types.charsets import UNKNOWN
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.ddl.tokens import Cursor
-    from cdc_pipeline.mysql.model.schema_changes import Clause
 
 _WITHOUT_EFFECT: tuple[tuple[str, ...], ...] = (
     ("FORCE",),

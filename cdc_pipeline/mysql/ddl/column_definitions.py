@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cdc_pipeline.mysql.ddl.column_types import (
     KNOWN_TYPES,
@@ -14,10 +14,7 @@ from cdc_pipeline.mysql.ddl.column_types import (
 )
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind
 from cdc_pipeline.mysql.model.schema_changes import AddPrimaryKey, AddUniqueKey
-from cdc_pipeline.mysql.model.table import Column, Default, UniqueKey
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.table import MySqlType
+from cdc_pipeline.mysql.model.table import Column, Default, MySqlType, UniqueKey
 
 _FUNCTIONS_WITHOUT_BRACKETS = frozenset(
     {"CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_USER"}

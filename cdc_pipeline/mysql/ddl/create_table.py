@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cdc_pipeline.mysql.ddl.column_definitions import read_column
 from cdc_pipeline.mysql.ddl.evolution import altered
 from cdc_pipeline.mysql.ddl.keys import named_charset, named_collation, read_key, read_table_name, read_table_option
 from cdc_pipeline.mysql.ddl.partitioning import read_partitioning
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
-from cdc_pipeline.mysql.model.schema_changes import AddColumn, CreateTable, CreateTableLike, PartitionBy
+from cdc_pipeline.mysql.model.schema_changes import AddColumn, Clause, CreateTable, CreateTableLike, PartitionBy
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.schema_changes import Clause
 
 _WORDS_IN_BRACKETS = ("SELECT", "WITH", "TABLE", "VALUES", "(")
 _QUERY_WORDS = ("SELECT", "WITH", "TABLE", "VALUES", "AS", "IGNORE", "REPLACE")

@@ -8,7 +8,6 @@ swaps two names.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.column_types import to_binary_type
 from cdc_pipeline.mysql.ddl.key_evolution import KeyConflictError, altered_keys, altered_primary_key
@@ -17,6 +16,8 @@ from cdc_pipeline.mysql.model.limits import MAX_COLUMNS, limit_message, shortene
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
     ChangeColumn,
+    Clause,
+    ColumnPosition,
     ConvertCharset,
     DefaultCharset,
     DropColumn,
@@ -24,11 +25,8 @@ from cdc_pipeline.mysql.model.schema_changes import (
     RenameColumn,
     SetDefault,
 )
+from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
 from cdc_pipeline.mysql.types.charsets import UNKNOWN, change_charset, charset_of_column, pin_charset
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.schema_changes import Clause, ColumnPosition
-    from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
 
 
 class SchemaConflictError(ValueError):

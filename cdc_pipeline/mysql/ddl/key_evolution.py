@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.model.limits import MAX_INDEXES, limit_message
 from cdc_pipeline.mysql.model.schema_changes import (
@@ -11,18 +11,13 @@ from cdc_pipeline.mysql.model.schema_changes import (
     AddIndex,
     AddPrimaryKey,
     AddUniqueKey,
+    Clause,
     DropColumn,
     DropIndex,
     DropPrimaryKey,
     RenameIndex,
 )
-from cdc_pipeline.mysql.model.table import PlainIndex, UniqueKey
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from cdc_pipeline.mysql.model.schema_changes import Clause
-    from cdc_pipeline.mysql.model.table import Column, TableSchema
+from cdc_pipeline.mysql.model.table import Column, PlainIndex, TableSchema, UniqueKey
 
 
 class KeyConflictError(ValueError):

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cdc_pipeline.mysql.ddl.column_definitions import read_check, read_dotted_name, read_references
 from cdc_pipeline.mysql.ddl.column_types import accept_character_set, read_name_or_string
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
 from cdc_pipeline.mysql.model.limits import MAX_KEY_COLUMNS, limit_message
-from cdc_pipeline.mysql.model.schema_changes import AddIndex, AddPrimaryKey, AddUniqueKey, NoRowEffect
+from cdc_pipeline.mysql.model.schema_changes import AddIndex, AddPrimaryKey, AddUniqueKey, Clause, NoRowEffect
 from cdc_pipeline.mysql.model.table import PlainIndex, TableName, UniqueKey
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.schema_changes import Clause
 
 _INDEX_TYPES = ("BTREE", "HASH", "RTREE", "HNSW", "INVERTED")
 _OPTIONS = frozenset(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.alter_table import drop_index_clause, read_alter_clauses
 from cdc_pipeline.mysql.ddl.create_table import read_create_table
@@ -15,6 +15,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     AddIndex,
     AddUniqueKey,
     AlterTable,
+    Clause,
     DropDatabase,
     DropTable,
     NoTableEffect,
@@ -22,14 +23,10 @@ from cdc_pipeline.mysql.model.schema_changes import (
     RecoverDatabase,
     RecoverTable,
     RenameTable,
+    SchemaChange,
     TruncateTable,
 )
 from cdc_pipeline.mysql.model.table import PlainIndex, TableName, UniqueKey
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.mysql.model.schema_changes import Clause, SchemaChange
 
 # Objects of CREATE, ALTER and DROP that do not change the rows of a table. Words before them are skipped (CREATE
 # DEFINER=… SQL SECURITY … VIEW).

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cdc_pipeline.mysql.ddl.column_types import accept_introducer
-from cdc_pipeline.mysql.ddl.tokens import Kind
+from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
 from cdc_pipeline.mysql.model.limits import MAX_PARTITIONS, limit_message
 from cdc_pipeline.mysql.model.partitions import DEFAULT, MAXVALUE, NULL, Partition
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.ddl.tokens import Cursor
 
 # Options of a partition, each followed by one word or string. None of them moves rows.
 _OPTIONS: tuple[tuple[str, ...], ...] = (

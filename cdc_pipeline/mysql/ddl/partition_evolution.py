@@ -6,7 +6,7 @@ A clause that does not fit makes the partitioning unknown instead of failing, so
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from typing_extensions import assert_never
 
@@ -16,15 +16,13 @@ from cdc_pipeline.mysql.model.partitions import Partition, Partitioning, Unknown
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.schema_changes import (
     AddPartitions,
+    Clause,
     CoalescePartition,
     DropPartition,
     PartitionBy,
     RemovePartitioning,
     ReorganizePartition,
 )
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.schema_changes import Clause
 
 _PartitionsClause: TypeAlias = DropPartition | AddPartitions | ReorganizePartition | CoalescePartition
 """Clauses that change the partitions but not the method of partitioning."""

@@ -5,17 +5,13 @@ A partitioning that cannot be parsed becomes an unknown one, not an error, so th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 from cdc_pipeline.mysql.ddl.partition_definitions import read_partitions
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
 from cdc_pipeline.mysql.model.limits import MAX_PARTITIONS
-from cdc_pipeline.mysql.model.partitions import DEFAULT, Partition, Partitioning, UnknownPartitionsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cdc_pipeline.mysql.model.partitions import Method
+from cdc_pipeline.mysql.model.partitions import DEFAULT, Method, Partition, Partitioning, UnknownPartitionsError
 
 
 def read_partitioning(cursor: Cursor, may_follow: Callable[[Cursor], bool]) -> Partitioning:

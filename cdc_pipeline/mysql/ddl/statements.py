@@ -6,17 +6,12 @@ DDL is parsed. Events whose rows were not sent become NotSupported, as no mirror
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.ddl.tokens import Quoting
-from cdc_pipeline.mysql.model.schema_changes import NotSupported
+from cdc_pipeline.mysql.model.schema_changes import NotSupported, SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.mysql.model.schema_changes import SchemaChange
 
 DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT = "ddl", "other_ddl", "statement", "xa"
 """Values of `ddl_history.kind`: a MySQL DDL statement, a DDL statement of another database, a row change that was logged as

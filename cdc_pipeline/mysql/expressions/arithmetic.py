@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.expressions.values import (
     MAX_DIGITS,
@@ -24,9 +24,6 @@ from cdc_pipeline.mysql.expressions.values import (
     null,
     require_kind,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _EXACT = frozenset({ValueKind.INTEGER, ValueKind.DECIMAL})
 _DIVISION_DIGITS = 4

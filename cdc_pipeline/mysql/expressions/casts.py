@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -17,6 +16,7 @@ from cdc_pipeline.mysql.expressions.values import (
     MOMENTS,
     SIGNED_DIGITS,
     UNSIGNED_DIGITS,
+    Context,
     ExpressionError,
     Value,
     ValueKind,
@@ -29,9 +29,6 @@ from cdc_pipeline.mysql.expressions.values import (
     require_kind,
     sql_string,
 )
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.expressions.values import Context
 
 _WHOLE_TEXT = "^[+-]?\\d{1,18}\\z"
 _DECIMAL_TEXT = "^[+-]?\\d{1,18}(?:\\.\\d{1,18})?\\z"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DecimalType
 
 from cdc_pipeline.mysql.expressions.json_functions import is_not_canonical
 from cdc_pipeline.mysql.expressions.values import ExpressionError, Value, ValueKind
 from cdc_pipeline.mysql.model.quoted_names import quoted
-from cdc_pipeline.mysql.model.table import TEXT_TYPES
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, TableSchema
 from cdc_pipeline.mysql.types.charsets import charset_of_column, collation_of_column
 from cdc_pipeline.mysql.types.spark_types import spark_type, text_decimal
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.table import Column, TableSchema
 
 INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 19}
 _BLOBS = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})

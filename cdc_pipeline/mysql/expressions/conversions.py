@@ -5,24 +5,18 @@ MODIFY and CHANGE send no rows (ticdc-facts §10), so the mirror must convert ex
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.gaps import Gap, GapKind, merge_gaps, without_kinds
 from cdc_pipeline.mysql.ddl.column_types import KNOWN_TYPES
 from cdc_pipeline.mysql.expressions.column_values import INTEGER_DIGITS
-from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate_assignment
+from cdc_pipeline.mysql.expressions.translation import ExpressionError, SparkExpression, translate_assignment
 from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.quoted_names import quoted
-from cdc_pipeline.mysql.model.table import TEXT_TYPES
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, MySqlType, TableSchema
 from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, text_decimal
 from cdc_pipeline.mysql.types.wider_types import BLOBS, MOST_BYTES, wider_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from cdc_pipeline.mysql.expressions.translation import SparkExpression
-    from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
 
 INTEGERS = frozenset(INTEGER_DIGITS)
 _FRACTIONS = frozenset({"datetime", "timestamp", "time"})

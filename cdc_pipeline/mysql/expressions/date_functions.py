@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.expressions.moments import as_date, as_datetime, instant, local_time, now, today, utc_now
 from cdc_pipeline.mysql.expressions.values import (
     LITERAL,
+    Context,
     ExpressionError,
     Value,
     ValueKind,
@@ -22,9 +22,6 @@ from cdc_pipeline.mysql.expressions.values import (
     require_kind,
     sql_string,
 )
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.expressions.values import Context
 
 _FIRST_DAY = 366
 """TO_DAYS('0001-01-01')."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.expressions.casts import became_null
 from cdc_pipeline.mysql.expressions.moments import as_datetime
 from cdc_pipeline.mysql.expressions.texts import NOT_PLAIN, as_text
 from cdc_pipeline.mysql.expressions.values import (
+    Context,
     ExpressionError,
     Value,
     ValueKind,
@@ -19,13 +20,8 @@ from cdc_pipeline.mysql.expressions.values import (
     integer,
     sql_string,
 )
+from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline.mysql.types.charsets import collation_of_column
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.mysql.expressions.values import Context
-    from cdc_pipeline.mysql.model.table import MySqlType
 
 _NUMBER = "^\\d{1,5}\\z"
 _NUMBER_LABEL = re.compile(r"[0-9]+")

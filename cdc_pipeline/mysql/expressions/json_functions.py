@@ -9,9 +9,9 @@ evaluates these without recursion: long values cannot overflow its stack.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.expressions.values import (
     ExpressionError,
@@ -24,9 +24,6 @@ from cdc_pipeline.mysql.expressions.values import (
     require_kind,
     sql_string,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _DEPTH = 32
 """Nesting levels of arrays and objects that a pattern matches; MySQL allows 100. Deeper values are doubtful."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.expressions.arithmetic import as_number, decimal
 from cdc_pipeline.mysql.expressions.moments import as_date, as_datetime
@@ -19,6 +19,7 @@ from cdc_pipeline.mysql.expressions.values import (
     MOMENTS,
     NUMBERS,
     UNSIGNED_DIGITS,
+    Context,
     ExpressionError,
     Value,
     ValueKind,
@@ -34,11 +35,6 @@ from cdc_pipeline.mysql.expressions.values import (
     require_kind,
     to_condition,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.mysql.expressions.values import Context
 
 _STRINGS = frozenset({ValueKind.TEXT, ValueKind.BYTES})
 _EXTREMES = {"GREATEST": "array_max", "LEAST": "array_min"}

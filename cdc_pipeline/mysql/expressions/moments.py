@@ -6,12 +6,13 @@ The Spark session is in UTC.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cdc_pipeline.mysql.expressions.values import (
     MOMENTS,
+    Context,
     ExpressionError,
     Value,
     ValueKind,
@@ -25,11 +26,6 @@ from cdc_pipeline.mysql.expressions.values import (
     sql_string,
 )
 from cdc_pipeline.mysql.types.local_times import odd_hours
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.mysql.expressions.values import Context
 
 _DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _DATETIME_TEXT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.(\d{1,6}))?", re.ASCII)

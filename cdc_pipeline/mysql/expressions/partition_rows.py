@@ -7,18 +7,14 @@ partition. This module builds MySQL conditions; `translation` translates them by
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
 from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate_condition
 from cdc_pipeline.mysql.model.partitions import DEFAULT, MAXVALUE, NULL, Partitioning
 from cdc_pipeline.mysql.model.quoted_names import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.mysql.model.table import TableSchema
+from cdc_pipeline.mysql.model.table import TableSchema
 
 _PLAIN = re.compile(r"[+-]?[\w.]+|'[^'\\]*'|`[^`]+`")
 _YEAR_ZERO = re.compile(r"['\"]0000-")

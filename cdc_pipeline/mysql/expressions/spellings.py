@@ -7,7 +7,6 @@ raises ExpressionError.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.expressions.casts import became_null, rounded_instant
 from cdc_pipeline.mysql.expressions.enum_labels import label_number
@@ -22,6 +21,7 @@ from cdc_pipeline.mysql.expressions.text_conversions import (
 from cdc_pipeline.mysql.expressions.texts import NOT_ASCII, as_text
 from cdc_pipeline.mysql.expressions.values import (
     MOMENTS,
+    Context,
     ExpressionError,
     Value,
     ValueKind,
@@ -31,11 +31,8 @@ from cdc_pipeline.mysql.expressions.values import (
     sql_string,
     value_from,
 )
+from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline.mysql.types.charsets import charset_of_column
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.expressions.values import Context
-    from cdc_pipeline.mysql.model.table import MySqlType
 
 _DATES = frozenset({"date", "datetime", "timestamp"})
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "bit", "year"})

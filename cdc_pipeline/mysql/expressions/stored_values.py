@@ -7,7 +7,6 @@ strict mode stores a different value.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
     BinaryType,
@@ -46,21 +45,19 @@ from cdc_pipeline.mysql.expressions.spellings import (
 from cdc_pipeline.mysql.expressions.texts import as_bytes
 from cdc_pipeline.mysql.expressions.values import (
     MOMENTS,
+    Context,
     ExpressionError,
     Value,
     ValueKind,
     add_doubts,
     bind_sql,
 )
-from cdc_pipeline.mysql.model.table import TEXT_TYPES
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, MySqlType
 from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, integer_range, spark_type, text_decimal
 
 _MOST_EXACT = "9223372036854775807D"
 """2^63: below it, Spark converts a DOUBLE to BIGINT exactly."""
 
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.expressions.values import Context
-    from cdc_pipeline.mysql.model.table import MySqlType
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _TIMESTAMP_RANGE = "TIMESTAMP'1970-01-01 00:00:01Z' AND TIMESTAMP'2038-01-19 03:14:07.999999Z'"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.expressions.texts import (
     NOT_ASCII,
@@ -28,9 +28,6 @@ from cdc_pipeline.mysql.expressions.values import (
     sql_string,
     value_from,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _STRINGS = (ValueKind.TEXT, ValueKind.BYTES)
 _MAX_PAD = 65_535

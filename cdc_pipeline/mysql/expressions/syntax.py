@@ -10,14 +10,15 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 from sqlglot.parsers.mysql import MySQLParser
 
-from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind
+from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind, Token
 from cdc_pipeline.mysql.expressions.values import (
     ExpressionError,
     Value,
@@ -26,11 +27,6 @@ from cdc_pipeline.mysql.expressions.values import (
     text_literal,
 )
 from cdc_pipeline.mysql.model.quoted_names import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cdc_pipeline.mysql.ddl.tokens import Token
 
 _SPECIAL = ("CAST", "CONVERT", "EXTRACT", "TRIM", "SUBSTRING")
 """Functions with keywords between their arguments."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark.sql.types import BinaryType, StringType
 from sqlglot import exp
 
@@ -11,10 +9,8 @@ from cdc_pipeline.mysql.expressions.syntax import Syntax
 from cdc_pipeline.mysql.expressions.values import ExpressionError
 from cdc_pipeline.mysql.model.limits import MAX_NESTING, limit_message
 from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.table import TableSchema
 
 MAX_MADE_BYTES = 4 * 2**20
 """Of the text that the growing expressions of a table make for a row, in equal shares. Beyond it, the value is NULL.

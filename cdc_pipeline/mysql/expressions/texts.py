@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from cdc_pipeline.mysql.expressions.values import (
     LITERAL,
@@ -14,9 +14,6 @@ from cdc_pipeline.mysql.expressions.values import (
     sql_string,
     value_from,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii"})
 _WIDE_CHARSETS = frozenset({"ucs2", "utf16", "utf16le", "utf32"})

@@ -27,7 +27,6 @@ mode without ANSI_QUOTES, PIPES_AS_CONCAT, NO_BACKSLASH_ESCAPES and NO_UNSIGNED_
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.mysql.expressions.moments import checked_zone
 from cdc_pipeline.mysql.expressions.stored_values import stored_value
@@ -42,9 +41,7 @@ from cdc_pipeline.mysql.expressions.values import (
 )
 from cdc_pipeline.mysql.expressions.walk import value_of
 from cdc_pipeline.mysql.model.limits import MAX_TRANSLATED_CHARACTERS, limit_message
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.table import Column, TableSchema
+from cdc_pipeline.mysql.model.table import Column, TableSchema
 
 __all__ = [
     "ExpressionError",

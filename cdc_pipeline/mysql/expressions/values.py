@@ -8,15 +8,12 @@ A LONG_DECIMAL can be assigned to columns, but not used in arithmetic.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from hashlib import blake2s
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from cdc_pipeline.mysql.model.table import Column, TableSchema
+from cdc_pipeline.mysql.model.table import Column, TableSchema
 
 MAX_DIGITS = 38
 SIGNED_DIGITS, UNSIGNED_DIGITS = 19, 20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -17,6 +16,7 @@ from cdc_pipeline.mysql.expressions.casts import cast
 from cdc_pipeline.mysql.expressions.column_values import column_value
 from cdc_pipeline.mysql.expressions.syntax import Syntax, number_literal
 from cdc_pipeline.mysql.expressions.values import (
+    Context,
     ExpressionError,
     Value,
     ValueKind,
@@ -31,9 +31,6 @@ from cdc_pipeline.mysql.model.limits import (
     MAX_TRANSLATED_CHARACTERS,
     limit_message,
 )
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.expressions.values import Context
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from cdc_pipeline.gaps import Gap
-from cdc_pipeline.mysql.model.table import Default
+from cdc_pipeline.mysql.model.table import Default, MySqlType, TableName, TableSchema
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cdc_pipeline.mysql.model.table import MySqlType, TableName, TableSchema
-
-    UnsureConversion: TypeAlias = Callable[[MySqlType, MySqlType], str | None]
-    """Why values of the first type may differ after the change to the second type; None if they are exact."""
+UnsureConversion: TypeAlias = Callable[[MySqlType, MySqlType], str | None]
+"""Why values of the first type may differ after the change to the second type; None if they are exact."""
 
 
 class TableNames(NamedTuple):

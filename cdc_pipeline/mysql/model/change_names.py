@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -18,9 +19,6 @@ from cdc_pipeline.mysql.model.schema_changes import (
     SchemaChange,
 )
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _CREATED = frozenset(
     (

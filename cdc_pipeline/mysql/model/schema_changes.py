@@ -6,19 +6,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 from cdc_pipeline.gaps import Gap
-from cdc_pipeline.mysql.model.base_changes import BaseChange, BaseClause, KeepingClause, RemovingClause, TableNames
+from cdc_pipeline.mysql.model.base_changes import (
+    BaseChange,
+    BaseClause,
+    KeepingClause,
+    RemovingClause,
+    TableNames,
+    UnsureConversion,
+)
 from cdc_pipeline.mysql.model.partitions import Partition, Partitioning
 from cdc_pipeline.mysql.model.table import Column, Default, PlainIndex, TableName, TableSchema, UniqueKey
 from cdc_pipeline.stored_json import BY_CLASS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cdc_pipeline.mysql.model.base_changes import UnsureConversion
 
 
 @dataclass(frozen=True, slots=True)

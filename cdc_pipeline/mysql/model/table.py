@@ -6,15 +6,12 @@ types. They are stored in plans and mirror properties by field name.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cdc_pipeline.mysql.model.partitions import Partitioning
 from cdc_pipeline.stored_json import shareable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 TEXT_TYPES = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 """The `base` of each character type."""

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.model.table import TEXT_TYPES
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.table import MySqlType, TableSchema
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, MySqlType, TableSchema
 
 UNKNOWN = "unknown"
 """The character set of a column that is not known from DDL and may differ from the table's current default."""

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mysql.model.table import TEXT_TYPES
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, MySqlType
 from cdc_pipeline.mysql.types.charsets import charset_of_column
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-    from cdc_pipeline.mysql.model.table import MySqlType
 
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "binary"})
 _NOT_ASCII = frozenset({"ucs2", "utf16", "utf16le", "utf32"})

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import Column
 
 _MARK = f"_end_{secrets.token_hex(8)}"
 """Name of the last field of the parsed text. It is random per process, so that no document can contain it."""

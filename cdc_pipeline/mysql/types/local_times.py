@@ -7,21 +7,16 @@ a skipped time, so such a text proves that `time_zone` is not the zone of the en
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pyspark.sql import Column
-
-    from cdc_pipeline.mysql.model.table import MySqlType
+from cdc_pipeline.mysql.model.table import MySqlType
 
 TWICE, NEVER = "twice", "never"
 _FIRST, _LAST = datetime(1969, 12, 31), datetime(2038, 1, 20)

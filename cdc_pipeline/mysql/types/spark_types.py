@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -29,13 +29,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline.mysql.types.json_documents import document
 from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, decimal_text, time_text
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-    from cdc_pipeline.mysql.model.table import MySqlType
 
 MAX_DECIMAL_DIGITS = 38
 _DEFAULT_DIGITS = 10

@@ -6,12 +6,8 @@ another definition. Conversions that round as MySQL does are in `expressions.tex
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column
 from pyspark.sql import functions as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 MOST_DIGITS = 1000
 """Maximum characters of a number; no encoder writes as many."""

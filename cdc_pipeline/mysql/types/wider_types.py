@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from cdc_pipeline.mysql.model.table import TEXT_TYPES
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mysql.model.table import MySqlType
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, MySqlType
 
 _BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
 BLOBS = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
 from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, TopicSelection
 from cdc_pipeline.sources.source import OpenTransaction
-
-if TYPE_CHECKING:
-    from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
-
 
 LostOffsets: TypeAlias = tuple[str, int, int, int]
 """Topic in the lake, partition, first offset, and end, which is exclusive.

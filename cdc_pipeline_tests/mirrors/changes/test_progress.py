@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from cdc_pipeline.lake.delta import Commit, append_once
 from cdc_pipeline.lake.lake import Lake
@@ -18,9 +18,6 @@ from cdc_pipeline.mirrors.changes.progress import (
     with_ends,
 )
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _BATCHES = (
     "batch_id BIGINT, exact_ts BOOLEAN, ended ARRAY<STRING>, row_changes BIGINT, "

@@ -5,29 +5,23 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.cli.history import history_lines, table_history
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.kills import Killed, Killer, ingested_with_kills
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, dataworks, ddl, row, tso, watermark
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 _TYPES = {"id": "int", "v": "varchar"}
 _KEYLESS = "CREATE TABLE {} (id INT, v VARCHAR(20))"

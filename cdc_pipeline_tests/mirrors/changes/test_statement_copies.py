@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from cdc_pipeline.mirrors.changes.statement_copies import statement_identities
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, in_upstream_order
 from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, event_changes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cdc_pipeline.positions import Position
+from cdc_pipeline.positions import Position
 
 _CREATE, _DROP, _EMPTY = "CREATE TABLE t (a INT)", "DROP TABLE t", "TRUNCATE TABLE t"
 _SWAP = "RENAME TABLE a TO c, b TO a, c TO b"

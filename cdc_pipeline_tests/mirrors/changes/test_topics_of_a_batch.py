@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from pyspark.sql import SparkSession
+
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, canal, canal_ddl
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 
 def _sent(message: str, batch: int, ms: int) -> str:

@@ -6,11 +6,11 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import cdc_pipeline
@@ -26,6 +26,7 @@ from cdc_pipeline.lake.upkeep import shorten_log
 from cdc_pipeline.mirrors.changes.progress import cut_at, published_cut
 from cdc_pipeline.mirrors.cuts import cut_execution
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance
@@ -36,11 +37,6 @@ from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.seen import Rows, seen
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, update, wide
 from cdc_pipeline_tests.support.messages import Topic, tso, watermark, watermark_tso
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 PARTITIONS = (0, 1, 2)
 _CHECKED = dg.AssetKey(["shop", "consistent_cuts"])

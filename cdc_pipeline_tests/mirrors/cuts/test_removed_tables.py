@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.checks.cuts import ONLY_OWN_COMMITS
 from cdc_pipeline.checks.results import previously_failed_tables
@@ -26,9 +26,6 @@ from cdc_pipeline_tests.support.lakes.stories import change, create, put, update
 from cdc_pipeline_tests.support.lakes.story_lake import as_a_new_process
 from cdc_pipeline_tests.support.lakes.stream import Stream
 from cdc_pipeline_tests.support.messages import watermark_tso
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,11 @@ import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.lake.delta import table_state
@@ -31,9 +32,6 @@ from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import change, create, put, update
 from cdc_pipeline_tests.support.lakes.stream import Stream
 from cdc_pipeline_tests.support.messages import Topic, watermark, watermark_tso
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _T = TableName("db", "t")
 _AFTER = [(1, "b"), (2, "c")]

@@ -7,9 +7,10 @@ mirror is in the same folder as without kills, and has each commit once.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -21,6 +22,7 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.execution import mirror_folders, step_runner
 from cdc_pipeline.mirrors.execution.step_runner import StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowCounts
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows, RenameMirror
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
@@ -28,11 +30,6 @@ from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cdc_pipeline.mirrors.model.state import MirrorState
 
 PATHS = LakePaths("/lake", "p")
 

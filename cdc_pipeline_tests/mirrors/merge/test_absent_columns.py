@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
@@ -14,9 +14,6 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, row
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _COLUMNS = "(id INT PRIMARY KEY, v VARCHAR(20) DEFAULT 'dv', b TEXT, n INT NOT NULL DEFAULT 7)"
 _TYPES = {"id": "int", "v": "varchar(20)", "b": "text", "n": "int"}

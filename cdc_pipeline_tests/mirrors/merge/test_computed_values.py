@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.catalog import catalog_entries
 from cdc_pipeline.assets.nodes import mirror_lineage
@@ -27,9 +27,6 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.masks import SALT, hashed, texts
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, ddl, row, watermark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _DERIVED = (
     (

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType
 
@@ -14,14 +15,8 @@ from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.expressions.translation import Now
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
-from cdc_pipeline.mysql.model.table import TableSchema
+from cdc_pipeline.mysql.model.table import Column, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.mysql.model.table import Column
 
 _NOW = Now(1_709_164_799_987, is_start=True)  # 2024-02-28 23:59:59.987 UTC
 

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, create, delete, put
 from cdc_pipeline_tests.support.lakes.stream import Stream
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def test_a_keyless_table_is_merged_only_if_rows_are_deleted(spark: SparkSession, tmp_path: Path) -> None:

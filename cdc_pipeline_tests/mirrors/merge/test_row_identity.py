@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.paths import LakePaths
@@ -15,11 +17,6 @@ from cdc_pipeline.mysql.model.table import Column, TableName
 from cdc_pipeline.spark.small_frames import small_frame
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 # column type → texts, each with its dialect and that dialect's encoding of the column, in groups of equal values
 SAME: dict[str, list[list[tuple[str, ...]]]] = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import cdc_pipeline
 from cdc_pipeline.lake.delta import table_state
@@ -13,7 +15,7 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries
 from cdc_pipeline.mirrors.model.masks import HASH, NULL
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
@@ -25,13 +27,6 @@ from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import KEYED, KEYLESS, TYPES, change, create, delete, put, update, wide
 from cdc_pipeline_tests.support.masks import SALT, hashed
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, row, tso, watermark, watermark_tso
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 
 RULES = ColumnRules(masks=(("db.m", (("mail", HASH), ("phone", NULL))),), salt=SALT, soft_delete=("db.*",))
 Rows = list[tuple[Any, ...]]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
@@ -22,9 +23,6 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.masks import SALT, hashed, texts
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, ddl, row, watermark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _PEOPLE = (("mail", HASH), ("age", HASH), ("phone", NULL), ("mobile", HASH))
 _OTHERS = (("db.k*", (("id", HASH),)), ("db.bag", (("v", NULL),)), ("db.canal", (("v", HASH),)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from cdc_pipeline.dialects.message_types import MessageTypes
 from cdc_pipeline.gaps import GapKind
@@ -15,9 +15,6 @@ from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OLD = TableName("db", "old_t")
 CREATED = "CREATE TABLE old_t (id INT PRIMARY KEY, w INT)"

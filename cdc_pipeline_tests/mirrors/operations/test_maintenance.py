@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -17,9 +18,6 @@ from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry
 from cdc_pipeline.mirrors.operations import maintenance
 from cdc_pipeline.mirrors.operations.maintenance import Maintenance
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _MIRRORS = [f"{number:04x}" for number in range(30)]
 

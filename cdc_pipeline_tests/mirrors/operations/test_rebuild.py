@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
 
 import cdc_pipeline
 from cdc_pipeline.errors import TransientError
@@ -24,12 +26,6 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.seen import Rows, seen
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, put
 from cdc_pipeline_tests.support.lakes.stream import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture

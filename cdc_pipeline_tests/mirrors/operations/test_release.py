@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import cdc_pipeline
@@ -31,9 +32,6 @@ from cdc_pipeline_tests.support.lakes.runs import delta_versions, failure_texts
 from cdc_pipeline_tests.support.lakes.seen import seen
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, update, wide
 from cdc_pipeline_tests.support.messages import EPOCH_MS, Topic, record_line, watermark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 BROKEN = {
     # name → the record as it should have been, all of partition 1

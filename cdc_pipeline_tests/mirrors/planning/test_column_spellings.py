@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cdc_pipeline.dialects.message_types import MessageTypes
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.steps import ApplyRows, ChangeColumns, CreateMirror
 from cdc_pipeline.mirrors.planning.inferred_schema import column_spellings
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
@@ -13,9 +13,6 @@ from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 
 _T = TableName("db", "t")
 

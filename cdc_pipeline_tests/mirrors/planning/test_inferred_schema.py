@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.message_types import MessageTypes
@@ -19,12 +22,6 @@ from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.model.table import Column, TableName, TableSchema
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, row
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def _group(columns: str, types: Mapping[str, str] | None = None, key: str = "", segment: int = 0) -> RowGroup:

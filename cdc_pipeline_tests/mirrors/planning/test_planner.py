@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -13,13 +13,9 @@ from cdc_pipeline.mirrors.planning import alter_planner, plan_draft
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner, plan_tables
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 
 _ROWS, _STATEMENT = (plan_draft, "partial_columns"), (alter_planner, "altered")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +19,6 @@ from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.messages import tso
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SOFT = ColumnRules(soft_delete=("db.s*", "*.all"))
 KEYS = {"db.sd": ("v",)}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.tables.ddl_history import HELD
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DeleteRows, RenameMirror
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
@@ -17,10 +18,6 @@ from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy, HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mirrors.changes.row_groups import RowGroup
-    from cdc_pipeline.mirrors.model.state import MirrorState
 
 _T, _OTHER = TableName("db", "t"), TableName("db", "other")
 _MAY_HAVE_EXISTED = (

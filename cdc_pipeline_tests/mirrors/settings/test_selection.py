@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON, Route, TableSelection
 from cdc_pipeline.mirrors.settings.table_patterns import matches
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _TEXTS = [
     "",

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
+    DataType,
     DateType,
     DecimalType,
     DoubleType,
@@ -25,6 +27,7 @@ from cdc_pipeline.mysql.expressions.text_sizes import MAX_MADE_BYTES
 from cdc_pipeline.mysql.expressions.translation import (
     ExpressionError,
     Now,
+    SparkExpression,
     ValueKind,
     translate,
     translate_assignment,
@@ -33,14 +36,8 @@ from cdc_pipeline.mysql.expressions.translation import (
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.schema_changes import CreateTable
 from cdc_pipeline.mysql.model.table import Column as TableColumn
-from cdc_pipeline.mysql.types.spark_types import spark_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
-
-    from cdc_pipeline.mysql.expressions.translation import SparkExpression
 from cdc_pipeline.mysql.model.table import TableSchema
+from cdc_pipeline.mysql.types.spark_types import spark_type
 
 _CASES = Path(__file__).parents[1] / "cases" / "expressions.yaml"
 _TABLES: list[dict[str, Any]] = yaml.safe_load(_CASES.read_text(encoding="utf-8"))

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
 from cdc_pipeline.mysql.types.charsets import charset_of_column
 from cdc_pipeline.mysql.types.damaged_text import damaged_text
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # ---- (column type, character set of the table) → character set of the column
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mysql.types.json_documents import document, is_document
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _LONG = "k" * 60_000
 _VALID = [

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mysql.types.local_times import NEVER, TWICE, is_shown, odd_hours, times_shown
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ZONES = ["America/New_York", "Asia/Shanghai", "Europe/Dublin", "America/Sao_Paulo", "Asia/Amman", "Africa/Cairo"]
 

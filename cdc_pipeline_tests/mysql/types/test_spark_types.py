@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType
+from pyspark.sql.types import ArrayType, BinaryType, DataType
 
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
 from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date, parse_value, spark_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
-    from pyspark.sql.types import DataType
 
 # ---- the type of a column (DESIGN §5)
 

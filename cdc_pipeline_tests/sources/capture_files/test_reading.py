@@ -5,24 +5,21 @@ import gzip
 import json
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.capture_files.reading import damaged_gzip, list_folder, overlong_line, records
 from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import SourceFile
 from cdc_pipeline_tests.support.folders import folder, line
 from cdc_pipeline_tests.support.messages import EPOCH_MS
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 _ALL_BYTES = bytes(range(256))
 _EACH_BYTE = base64.b64encode(_ALL_BYTES).decode()

@@ -4,11 +4,12 @@ import base64
 import gzip
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql import Row, SparkSession
 
 from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.lake.lake import Lake
@@ -21,11 +22,6 @@ from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import Intake
 from cdc_pipeline_tests.support.folders import folder, line, tree
 from cdc_pipeline_tests.support.messages import EPOCH_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import Row, SparkSession
 
 _ALL_BYTES = bytes(range(256))
 _EACH_BYTE = base64.b64encode(_ALL_BYTES).decode()

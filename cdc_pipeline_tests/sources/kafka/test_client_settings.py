@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import traceback
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
 from pyspark.errors import IllegalArgumentException
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
@@ -22,11 +24,6 @@ from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.secret_text import SecretText, is_secret, secret_forms
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline_tests.local_kafka.certificates import Certificates, create_certificates
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 SECRET = r"""Tr0ub4dor &"3\'é;"""
 _MODULES = "org.apache.kafka.common.security"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.lake import Lake
@@ -13,11 +14,6 @@ from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.positions import Positions
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
 from cdc_pipeline.sources.source import RunContext
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def test_a_batch_that_another_run_has_written(spark: SparkSession, tmp_path: Path) -> None:

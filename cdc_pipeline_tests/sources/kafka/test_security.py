@@ -5,31 +5,26 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.kafka import broker as broker_module
-from cdc_pipeline.sources.source import Intake, NewRecords, RunContext
+from cdc_pipeline.sources.source import Intake, NewRecords, RunContext, Source
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.certificates import Certificates, create_certificates
 from cdc_pipeline_tests.local_kafka.conftest import ALL_LISTENERS, PASSWORD, SECRET
 from cdc_pipeline_tests.local_kafka.feed import Record, produce
 from cdc_pipeline_tests.local_kafka.token_server import TokenServer
 from cdc_pipeline_tests.support.servers.kafka_clients import filled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.component.component import CdcPipeline
-    from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.sources.source import Source
 
 _MODULES = "org.apache.kafka.common.security.oauthbearer"
 _TOKEN_HANDLER = f"{_MODULES}.secured.OAuthBearerLoginCallbackHandler"

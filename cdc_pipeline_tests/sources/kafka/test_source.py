@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-from cdc_pipeline.sources.kafka.positions import Positions, TopicSelection
+from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, TopicSelection
 from cdc_pipeline.sources.kafka.source import KafkaTopics, open_broker
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords, OpenTransaction
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cdc_pipeline.sources.kafka.positions import TopicPartition
 
 _TOPICS = KafkaTopics(ClientSettings("broker:9092", {}), TopicSelection(("t",), made_anew={"t": "t@2"}))
 

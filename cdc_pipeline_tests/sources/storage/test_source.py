@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import pytest
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import read_progress
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline.sources.source import NewRecords, NoNewRecords, RunContext
+from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext
 from cdc_pipeline.sources.storage import batches
 from cdc_pipeline.sources.storage import source as storage
-from cdc_pipeline.sources.storage.folder import list_folder
+from cdc_pipeline.sources.storage.folder import Folder, Listing, list_folder
 from cdc_pipeline.sources.storage.layout import storage_file
 from cdc_pipeline.sources.storage.source import TicdcStorage
 from cdc_pipeline_tests.support.folders import tree
 from cdc_pipeline_tests.support.messages import row, tso
 from cdc_pipeline_tests.support.storage_sink import StorageSink, checkpoint, schema_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import Row, SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.sources.source import Intake
-    from cdc_pipeline.sources.storage.folder import Folder, Listing
 
 _V = tso(0)
 _COLUMN = {"ColumnName": "id", "ColumnType": "INT"}

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.asset_events import AssetEvents
 from cdc_pipeline.assets.follower import Follower, FollowLimits, LoadedCode
 from cdc_pipeline.checks.streams import NO_LIMITS
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.spark.session import SparkLakehouse
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 
 class _NoEvents(AssetEvents):

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import SparkSession
 
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.lakes.ddl_stories import DdlStory
 from cdc_pipeline_tests.support.lakes.ingested_stories import assert_mirror
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline_tests.support.lakes.ddl_stories import DdlStory
-
 
 SLICES = {"first": 10, "second": 100}
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TableName
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline_tests.support.lakes.stories import Story, Table
-
+from cdc_pipeline_tests.support.lakes.stories import Story, Table
 
 PARTITIONS = (0, 1, 2)
 

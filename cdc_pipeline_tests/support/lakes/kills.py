@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
+
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake import folder_moves
 from cdc_pipeline.lake.delta import Commit
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.execution import mirror_folders
+from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-
 
 # Few stories, because each stop repeats the run: rows with and without a key, renames, drops, column changes.
 SHORT = (

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.checks.cuts import own_commits_result
 from cdc_pipeline.checks.mirrors import KeysToCheck, keys_hold_result, schema_result
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.changes.progress import StreamProgress, published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
 
 CUTS = dg.AssetKey(["shop", "consistent_cuts"])
 

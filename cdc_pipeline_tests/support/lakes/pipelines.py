@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.lake.format import store_format
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
-from cdc_pipeline.sources.source import RunContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
-    from cdc_pipeline.sources.source import Source
+from cdc_pipeline.sources.source import RunContext, Source
 
 
 def ingest(

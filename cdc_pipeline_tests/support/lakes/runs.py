@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import dagster as dg
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.local_kafka.feed import Record
 from cdc_pipeline_tests.support.lakes.truth import differences
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.paths import LakePaths
-    from cdc_pipeline.mysql.model.table import TableName
-    from cdc_pipeline_tests.local_kafka.feed import Record
 
 
 def records_until(records: Iterable[Record], watermark: int) -> list[Record]:

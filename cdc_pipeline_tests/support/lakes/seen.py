@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import cdc_pipeline
-
+import cdc_pipeline
 
 Rows = dict[str, list[tuple[Any, ...]]]
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.ingested_stories import assert_mirror
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.stories import Table
 from cdc_pipeline_tests.support.messages import Topic, watermark
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.mirrors.cuts.cut_report import CutReport
-    from cdc_pipeline.mirrors.settings.selection import TableSelection
-    from cdc_pipeline_tests.support.lakes.stories import Table
-
 
 PARTITIONS = (0, 1, 2)
 

@@ -6,7 +6,9 @@ import json
 import shutil
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake import delta_log
 from cdc_pipeline.lake.lake import Lake
@@ -19,11 +21,6 @@ from cdc_pipeline_tests.support.lakes.kills import SHORT
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import STORIES
 from cdc_pipeline_tests.support.messages import Topic, tso, watermark, watermark_tso
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 FIRST, LAST = 2, 1000
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 import shutil
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake import folder_moves
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.kills import Killed, Killer, commit_note
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, watermark
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from cdc_pipeline.lake.delta import Commit
 
 
 class AtMirrors(Killer):

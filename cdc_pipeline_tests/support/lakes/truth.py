@@ -10,17 +10,14 @@ import json
 import math
 import struct
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mysql.model.quoted_names import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import DataFrame
 
 _EXACT = Context(prec=100)
 # compared as numbers, because the database pads them: ZEROFILL, the year 0000

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
@@ -13,10 +12,6 @@ from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline_tests.support.masks import SALT
 from cdc_pipeline_tests.support.messages import tso
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mirrors.model.state import MirrorState
-
 
 Rules = tuple[tuple[str, tuple[tuple[str, Mask], ...]], ...]
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cdc_pipeline.dialects.message_types import MessageTypes
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner
@@ -17,10 +16,6 @@ from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.messages import tso
-
-if TYPE_CHECKING:
-    from cdc_pipeline.mirrors.model.state import MirrorState
-
 
 MERGED = TableSelection(
     ("s?.*", "out.in"), ("s?.tmp*",), (Route("s?.o*", "m.o", merge=True), Route("s1.p*", "m.p", merge=True))

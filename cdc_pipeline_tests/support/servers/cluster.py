@@ -6,20 +6,16 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
 
 import pyspark
+from typing_extensions import Self
 
 from cdc_pipeline.spark.java import require_java
 from cdc_pipeline_tests.local_kafka.ports import free_ports
 from cdc_pipeline_tests.local_kafka.process import BrokerProcess
 from cdc_pipeline_tests.local_kafka.settings import HOST
 from cdc_pipeline_tests.support.spark_settings import JVM_OPTIONS
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 _HOME = Path(pyspark.__file__).parent
 _START_SECONDS = 60.0

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.operations.mirror_replacer import content_hash
 from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
-
 
 # few, because each table adds to the time of a cut: the second slice changes two of them and inserts the first rows of one
 TABLES = ("shop.customers", "shop.products", "shop.orders")

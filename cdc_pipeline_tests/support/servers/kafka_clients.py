@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from cdc_pipeline_tests.local_kafka.clients import SILENT, quiet_admin
 from cdc_pipeline_tests.local_kafka.feed import Record, create_topics, produce
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from confluent_kafka import Message
 
 SECONDS = 20.0
 

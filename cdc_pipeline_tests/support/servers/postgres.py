@@ -10,12 +10,9 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _DEBIAN = "/usr/lib/postgresql"
 """Debian's folder of PostgreSQL versions, whose programs are not on PATH."""

@@ -5,20 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import dagster as dg
 
 from cdc_pipeline.definitions import defs
-from cdc_pipeline_tests.local_kafka.feed import capture_records
+from cdc_pipeline_tests.local_kafka.feed import Record, capture_records
 from cdc_pipeline_tests.support.lakes.runs import environment
 from cdc_pipeline_tests.support.messages import record_line
 from cdc_pipeline_tests.support.servers.webserver import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cdc_pipeline_tests.local_kafka.feed import Record
 
 CAPTURE = ROOT / "data" / "captures" / "shop"
 TABLES = ("customers", "products")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
+from typing_extensions import Self
 
 _HOST = "127.0.0.1"
 HANGS = 0
