@@ -130,7 +130,7 @@ def as_binary(value: Value, size: int | None, context: Context) -> Value:
 
 
 def to_date(value: Value, context: Context) -> Value:
-    """CAST AS DATE. Text that is not a plain date becomes NULL and doubtful."""
+    """CAST AS DATE. Text that is not a plain date is NULL, and counted in a gap."""
     if value.kind is ValueKind.TEXT and value.constant is None:
         sql = _parse_text(value, _DATE_TEXT, "DATE")
         return add_doubts(Value(sql, ValueKind.DATE, value.doubt), became_null(value.sql, sql))

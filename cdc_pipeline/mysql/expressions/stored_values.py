@@ -1,7 +1,7 @@
 """Converts the value of an expression to the value that MySQL stores in a column.
 
-A value that does not fit the column becomes NULL and doubtful: a server in strict mode rejects the row, a server without
-strict mode stores a different value.
+A value that does not fit the column is NULL, and counted in a gap: a server in strict mode rejects the row, one without
+stores a different value.
 """
 
 from __future__ import annotations
