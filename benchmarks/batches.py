@@ -1,7 +1,7 @@
 """A Spark session, and batches for raw, change log and mirrors without a broker.
 
 A batch is a frame with one column `value`, one message per row. `row_message` generates messages from numbers, for tables
-with the columns `id`, `v` and `n`. All messages of a batch have one commit TSO, and a watermark at that TSO comes last.
+with the columns `id`, `v` and `n`. All messages of a batch have one commit TSO, and a watermark above it comes last.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ def spread_changes(batch: int, rows: int) -> Column:
 
 
 def _watermark(ms: int) -> str:
+    tso = (ms << TSO_SHIFT) + 1  # a cut has what is below it
     return (
         f'{{"id":0,"database":"","table":"","pkNames":null,"isDdl":false,"type":"TIDB_WATERMARK","es":{ms},"ts":{ms + 10},'
-        f'"sql":"","sqlType":null,"mysqlType":null,"data":null,"old":null,"_tidb":{{"watermarkTs":{_TSO}}}}}'
+        f'"sql":"","sqlType":null,"mysqlType":null,"data":null,"old":null,"_tidb":{{"watermarkTs":{tso}}}}}'
     )
