@@ -211,8 +211,7 @@ def _rewrite_rows(context: StepContext, step: ChangeColumns, recomputed: Set[str
         old, value_type = F.col(quoted(origin.before.name)), spark_type(origin.after.type)
         new = old.cast(value_type)
         if (converted := conversion(origin, step.before.schema, context.time_zone)) is not None:
-            new, doubtful = converted
-            doubts[origin.after.name] = old.isNotNull() & (new.isNull() | doubtful)
+            new, doubts[origin.after.name] = converted
         columns.append(new.alias(origin.after.name))
         if after is not None:
             masked[origin.after.name] = (value_type, after)
@@ -252,15 +251,17 @@ def conversion(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tup
     """
     before, after = origin.before, origin.after
     assert before is not None
-    column, no_doubt = F.col(quoted(before.name)), F.lit(False)
+    old, doubtful = F.col(quoted(before.name)), F.lit(False)
+    unsure = conversion_doubt(before.type, after.type) is not None
     if adds_labels(before.type, after.type):
-        return parse_value(column, after.type, time_zone), no_doubt
-    if conversion_doubt(before.type, after.type) is not None:
-        expression = converted_value(before, after, schema, time_zone)
-        if expression is not None:
-            doubtful = no_doubt if expression.doubtful is None else F.coalesce(F.expr(expression.doubtful), no_doubt)
-            return F.expr(expression.sql), doubtful
-    if _reads_old_files(origin):
+        new = parse_value(old, after.type, time_zone)
+    elif unsure and (expression := converted_value(before, after, schema, time_zone)) is not None:
+        new = F.expr(expression.sql)
+        if expression.doubtful is not None:
+            doubtful = F.coalesce(F.expr(expression.doubtful), doubtful)
+    elif _reads_old_files(origin):
         return None
-    text, new = column.cast("string"), spark_type(after.type)
-    return (text if isinstance(new, StringType) else text.try_cast(new)), no_doubt
+    else:
+        text, kind = old.cast("string"), spark_type(after.type)
+        new = text if isinstance(kind, StringType) else text.try_cast(kind)
+    return new, old.isNotNull() & (new.isNull() | doubtful)

@@ -81,12 +81,8 @@ def _value(
         return F.lit(None), None
     if mask is not None:
         return F.col(quoted(before.name)), None
-    old = F.col(quoted(before.name))
     converted = conversion(ColumnOrigin(after, before), step.state.schema, time_zone)
-    if converted is None:
-        return old, None
-    new, doubtful = converted
-    return new, old.isNotNull() & (new.isNull() | doubtful)
+    return (F.col(quoted(before.name)), None) if converted is None else converted
 
 
 def _null(step: ChangeSourceRows, column: UpstreamColumn, reason: str) -> Gap:

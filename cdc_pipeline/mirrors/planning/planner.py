@@ -67,7 +67,7 @@ class Planner:
     permitted: statements that the policy does not hold: a replay applies them.
     held: the tables that wait from the start.
     ended: returns the tables of a database that earlier cuts dropped or truncated.
-    doubts: a gap for each statement of which it is unknown whether some rows precede or follow it.
+    doubts: statement → its gap, if the messages do not show whether some rows precede it.
     """
 
     def __init__(
