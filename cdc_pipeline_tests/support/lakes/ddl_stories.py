@@ -296,7 +296,7 @@ STORIES: dict[str, DdlStory] = {
     ),
     "a_table_made_by_a_query": DdlStory(
         [create("base", 1), change("CREATE TABLE made (PRIMARY KEY (id)) AS SELECT b.id, v AS w FROM base b", 2)]
-        + [wide("INSERT", "made", 3, {"id": "1", "w": "x"})],
+        + [of("INSERT", "made", 3, {"id": "1", "w": "x"}, {"id": "int", "w": "varchar"})],
         [change("CREATE TABLE guess AS SELECT count(*) n FROM base", 20), wide("INSERT", "guess", 21, {"n": "5"})],
         {
             "db.made": Table(("id", "w"), [("1", "x")], gaps=True),
