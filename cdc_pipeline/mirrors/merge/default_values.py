@@ -124,7 +124,7 @@ def _is_printed(kind: MySqlType, text: str, *, is_number: bool) -> bool:
     if base == "decimal" or (base in ("float", "double") and len(params) > 1):
         digits, scale = _digits_and_scale(kind)
         fits = len(text.partition(".")[2]) <= scale
-        return fits and _DECIMAL.fullmatch(text) is not None and abs(Decimal(text)) < 10 ** (digits - scale)
+        return fits and _DECIMAL.fullmatch(text) is not None and Decimal(text).copy_abs() < 10 ** (digits - scale)
     patterns = {
         "year": r"\d{4}",
         "date": day,
