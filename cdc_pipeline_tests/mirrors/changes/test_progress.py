@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.changes.progress import (
     PublishedCut,
     StreamProgress,
@@ -22,7 +23,7 @@ from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON
 _BATCHES = (
     "batch_id BIGINT, exact_ts BOOLEAN, ended ARRAY<STRING>, row_changes BIGINT, "
     "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT, first: BIGINT, last: BIGINT, records: BIGINT>>, "
-    "heartbeats MAP<STRING, BIGINT>"
+    "heartbeats MAP<STRING, BIGINT>, oldest_at BIGINT, newest_at BIGINT"
 )
 _RANGES = [(topic, partition, 0, 9, 10) for topic, partition in (("old", 0), ("new", 0), ("new", 1))]
 _TOPIC = "topic STRING, `partition` INT, watermark_ts BIGINT"
@@ -43,7 +44,7 @@ def test_ended_topics_are_ignored(
     ended: list[str], resolved: int, held_by: str, spark: SparkSession, paths: LakePaths
 ) -> None:
     """The newest batch lists them."""
-    batches = [(1, True, ["new"], 7, _RANGES, {}), (2, True, ended, 8, [], {})]
+    batches = [(1, True, ["new"], 7, _RANGES, {}, 1, 9), (2, True, ended, 8, [], {}, 2, 8)]
     spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
     rows = spark.createDataFrame(_WATERMARKS, _TOPIC)
     rows.write.format("delta").save(paths.table("watermarks"))
@@ -79,9 +80,12 @@ def test_progress_from_a_cut_on_equals_the_full_progress(
     spark: SparkSession,
     paths: LakePaths,
 ) -> None:
-    batches: list[tuple[object, ...]] = [(1, True, [], 7, _RANGES[1:], {}), (2, False, [], 8, _RANGES[1:], {})]
+    batches: list[tuple[object, ...]] = [
+        (1, True, [], 7, _RANGES[1:], {}, 1, 9),
+        (2, False, [], 8, _RANGES[1:], {}, 2, 8),
+    ]
     if batch is not None:
-        batches.append((3, batch[0], [], 9, batch[1], {}))
+        batches.append((3, batch[0], [], 9, batch[1], {}, 3, 10))
     spark.createDataFrame(batches, _BATCHES).write.format("delta").save(paths.table("batches"))
     rows = spark.createDataFrame([*_WATERMARKS[1:], *watermarks], _TOPIC)
     rows.write.format("delta").save(paths.table("watermarks"))

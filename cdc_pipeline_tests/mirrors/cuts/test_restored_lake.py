@@ -124,7 +124,7 @@ def test_a_restored_mirror_is_refused_until_its_restore_is_undone(stream: Stream
     # a run that does not change the mirror passes
     stream.write_slice(25, put("u", 21, "1", "x"))
     stream.run()
-    stream.write_slice(26, change("ALTER TABLE t ADD n INT", 25), put("t", 26, "3", "d"))
+    stream.write_slice(28, change("ALTER TABLE t ADD n INT", 26), put("t", 27, "3", "d"))
     before = tree(Path(path))
     with pytest.raises(RestoredTableError, match=r"^mirror/db/t was restored") as caught:
         stream.run()
