@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 from benchmarks.processes import cpu_seconds
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.sources.raw_batches import raw_app_id

@@ -203,4 +203,5 @@ CANAL = Dialect(
             Trait.OMITS_NULLS,
         }
     ),
+    has_one_row=False,
 )

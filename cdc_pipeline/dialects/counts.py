@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.canal_json import LAST_MS, SENT_MS
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.envelope import JSON_RULES
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.spark.jvm import finished_metrics
 from cdc_pipeline.spark.small_frames import small_frame
@@ -40,6 +41,8 @@ class BatchCounts:
     oldest_at: int | None = None
     """The lowest `at` of the row changes; None without any."""
     newest_at: int | None = None
+    dialects: tuple[str, ...] = ()
+    """The dialects of the records that are JSON objects, sorted."""
 
     @property
     def is_balanced(self) -> bool:
@@ -69,6 +72,7 @@ class ObservedFrame:
         heartbeat = F.when((kind == unified.HEARTBEAT) & ~_is_ahead(), F.struct("topic", "es"))
         at = F.when(kind == unified.ROW, F.col("at"))
         watermark = F.struct(*POSITION, F.unix_micros("timestamp").alias("timestamp"), *_TIMES)
+        is_message = ~kind.isin(unified.EMPTY) & ~F.coalesce(F.col("rule").isin(*JSON_RULES), F.lit(False))
         self.frame = decoded.observe(
             self._observation,
             *(F.count(F.when(kind == name, 1)).alias(name) for name in unified.KINDS),
@@ -79,7 +83,14 @@ class ObservedFrame:
             F.to_json(F.collect_list(F.when(is_other, F.struct(*POSITION)))).alias("positions"),
             F.to_json(F.collect_list(F.when(kind == unified.WATERMARK, watermark))).alias("watermarks"),
             F.to_json(F.collect_set(heartbeat)).alias("heartbeats"),
+            F.count(F.when(kind.isNull(), 1)).alias("without_kind"),
+            F.to_json(F.collect_set(F.when(is_message, F.col("dialect")))).alias("dialects"),
         )
+
+    def is_complete(self) -> bool:
+        """Whether each record has a kind: a frame that expects some dialects only gives none to those of others."""
+        metrics = finished_metrics(self._observation)
+        return metrics is not None and metrics["without_kind"] == 0
 
     def wait(self) -> None:
         """Waits for the metrics, after the write of `frame` has returned.
@@ -110,6 +121,7 @@ class ObservedFrame:
             newest,
             metrics["oldest_at"],
             metrics["newest_at"],
+            tuple(sorted(json.loads(metrics["dialects"]))),
         )
 
     def watermarks(self, batch_id: int) -> pa.Table:

@@ -40,17 +40,22 @@ EXPECTATIONS = {
 _SHOWN_CHARACTERS = 100
 
 
-def decode(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
+def decode(raw: DataFrame, dialect: DialectName = "auto", expected: tuple[str, ...] | None = None) -> DataFrame:
     """One row per raw record, with its kind and the columns of all kinds.
 
     `raw`: the columns of `raw_topic_snapshot`, optionally those of `contents.with_contents` and `senders.with_senders`, and
-    `canal_json.READ_BY`.
+    `canal_json.READ_BY`. `expected`: with `auto`, the names of the only dialects whose messages are decoded, which costs
+    less; the kind of the others is null.
     Returns the columns of a raw record, `kind` (`unified.KINDS`), `rule` (dead letters only), `dialect`, and
     `dialect.COLUMNS`.
     """
-    return _classified(raw, dialect).select(
-        *_record_columns(raw), "kind", "rule", "dialect", *_decoded_columns(dialect)
-    )
+    decoded = _decoded_columns(dialect, expected)
+    return _classified(raw, dialect, expected).select(*_record_columns(raw), "kind", "rule", "dialect", *decoded)
+
+
+def has_one_row(dialect: DialectName, expected: tuple[str, ...] | None = None) -> bool:
+    """Whether no message that `decode` decodes has several row changes."""
+    return all(candidate.has_one_row for candidate in _decoded_dialects(dialect, expected))
 
 
 def decode_with_reasons(raw: DataFrame, dialect: DialectName = "auto") -> DataFrame:
@@ -59,8 +64,9 @@ def decode_with_reasons(raw: DataFrame, dialect: DialectName = "auto") -> DataFr
     For few records: the reasons cost more than decoding.
     """
     reasons = _reason_columns(problems=PROBLEM in raw.columns)
-    frame = _classified(raw, dialect)
-    return frame.select(*_record_columns(raw), "kind", "rule", "dialect", *_decoded_columns(dialect), *reasons)
+    decoded = _decoded_columns(dialect, None)
+    frame = _classified(raw, dialect, None)
+    return frame.select(*_record_columns(raw), "kind", "rule", "dialect", *decoded, *reasons)
 
 
 def _record_columns(raw: DataFrame) -> list[str]:
@@ -70,12 +76,12 @@ def _record_columns(raw: DataFrame) -> list[str]:
 
 def dialect_and_form(dialect: DialectName) -> tuple[Column, Column]:
     """The name of a parsed record's dialect, and that of its form."""
-    return _class_columns(dialect)[:2]
+    return _class_columns(dialect, None)[:2]
 
 
-def _classified(raw: DataFrame, dialect: DialectName) -> DataFrame:
+def _classified(raw: DataFrame, dialect: DialectName, expected: tuple[str, ...] | None) -> DataFrame:
     """The parsed records with `dialect`, `form`, the first `rule` that each breaks, and `kind`."""
-    name, form, rule, kind = _class_columns(dialect)
+    name, form, rule, kind = _class_columns(dialect, expected)
     return (
         parse_records(raw)
         .withColumn("dialect", name)
@@ -86,14 +92,16 @@ def _classified(raw: DataFrame, dialect: DialectName) -> DataFrame:
 
 
 @built_once
-def _class_columns(dialect: DialectName) -> tuple[Column, Column, Column, Column]:
+def _class_columns(dialect: DialectName, expected: tuple[str, ...] | None) -> tuple[Column, Column, Column, Column]:
     """The columns `dialect`, `form`, `rule` and `kind`."""
-    dialects = _candidates(dialect)
-    forms = {form.name: form.kind for candidate in dialects for form in candidate.forms}
+    dialects, decoded = _candidates(dialect), _decoded_dialects(dialect, expected)
+    forms = {form.name: form.kind for candidate in decoded for form in candidate.forms}
     broken = broken_rule({form: _RULES[form] for form in forms}, F.col("form"))
+    form = _by_dialect({candidate.name: candidate.form() for candidate in decoded})
+    is_decoded = F.col("dialect").isin([candidate.name for candidate in decoded])
     return (
         _dialect_name(dialects),
-        _by_dialect({candidate.name: candidate.form() for candidate in dialects}),
+        form if decoded == dialects else F.when(is_decoded, form),
         F.when(~is_empty(), F.coalesce(F.col("unreadable"), _undeclared(dialects), broken)),
         base_kind(_kind(forms)),
     )
@@ -106,8 +114,8 @@ def _undeclared(dialects: Sequence[Dialect]) -> Column:
 
 
 @built_once
-def _decoded_columns(dialect: DialectName) -> tuple[Column, ...]:
-    columns = {candidate.name: candidate.columns() for candidate in _candidates(dialect)}
+def _decoded_columns(dialect: DialectName, expected: tuple[str, ...] | None) -> tuple[Column, ...]:
+    columns = {candidate.name: candidate.columns() for candidate in _decoded_dialects(dialect, expected)}
     return tuple(
         _by_dialect({candidate: own[name] for candidate, own in columns.items()}).cast(type_).alias(name)
         for name, type_ in COLUMNS.items()
@@ -126,6 +134,10 @@ def _reason_columns(*, problems: bool) -> tuple[Column, Column]:
 
 def _candidates(dialect: DialectName) -> list[Dialect]:
     return [candidate for candidate in DIALECTS if dialect in ("auto", candidate.name)]
+
+
+def _decoded_dialects(dialect: DialectName, expected: tuple[str, ...] | None) -> list[Dialect]:
+    return [candidate for candidate in _candidates(dialect) if expected is None or candidate.name in expected]
 
 
 def _dialect_name(dialects: Sequence[Dialect]) -> Column:

@@ -22,16 +22,17 @@ from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.contents import claims_writer, inspect_values, read_raw_batches, with_contents
 from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
-from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons
+from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons, has_one_row
 from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
 from cdc_pipeline.dialects.traits import BY_NAME, statement_quotings
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
-from cdc_pipeline.lake.delta import Commit, append_once, is_committed
+from cdc_pipeline.lake.delta import Commit, is_committed
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch, recorded_notes
+from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch, recent_dialects, recorded_notes
 from cdc_pipeline.lake.tables.ddl_history import with_empty_results
+from cdc_pipeline.lake.writes import append_if, append_once
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.sources.intake import OffsetRange
@@ -39,8 +40,8 @@ from cdc_pipeline.sources.raw_batches import batch_note, newest_batch
 from cdc_pipeline.spark.small_frames import small_frame, small_query, small_table
 from cdc_pipeline.spark.threads import map_in_threads
 
-SMALL_BATCH = 20_000
-"""Most records of a batch that is cached in memory while its tables are written."""
+_REMEMBERED = 20
+"""After so many batches without a message of a dialect, decoding no longer expects it."""
 OTHER_TABLES = ("watermarks", "dead_letters", "ddl_history")
 """The decoded tables other than `change_log`."""
 KINDS_BY_TABLE = {
@@ -119,41 +120,55 @@ def _decode_batch(
     raw = read_raw_batches(lake, batch_id, batch_id)
     values = inspect_values(lake, raw, note, claim_store)
     records = sum(span.records for span in values.ranges)
-    begun = is_committed(lake.spark, lake.paths.table("change_log"), _commit(lake.paths, "change_log", batch_id, note))
+    commit = _commit(lake.paths, "change_log", batch_id, note)
+    begun = is_committed(lake.spark, lake.paths.table("change_log"), commit)
     claims_commit = Commit(claims_writer(lake.paths), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
     raw = with_contents(lake, raw, values, claims_commit, claim_store, begun=begun)
     if dialect == "auto" and values.may_have_zero_ids:
         raw = with_senders(raw, topics_of_canal(lake, raw, batch_id, values.ranges))
     # the rules allow MAX_CLOCK_SKEW_MS after the time at which a record was sent
     raw = raw.withColumn(READ_BY, F.array(F.lit(latest_ms - MAX_CLOCK_SKEW_MS).cast("bigint")))
-    # A large batch is decoded once without a cache, and its few other records a second time. A small batch is cached,
-    # because planning a second query costs more than decoding it.
-    small = records <= SMALL_BATCH
     with small_query(lake.spark, records):
-        frame = decode_with_reasons(raw, dialect).persist() if small else decode(raw, dialect)
-        others = frame
-        try:
-            observed = ObservedFrame(frame)
-            _write_changes(lake, observed, batch_id, note)
-            counts = observed.counts(records, latest_ms)
-            wanted = _tables_to_write(lake, counts)
-            if not small and any(table != "watermarks" for table in wanted):
-                others = decode_with_reasons(observed.other_records(raw), dialect).persist()
-            _write_others(lake, others, observed, batch_id, note, wanted)
-        finally:
-            others.unpersist()
+        observed = _count_changes(raw, dialect) if begun else _write_changes(lake, raw, dialect, commit)
+        counts = observed.counts(records, latest_ms)
+        wanted = _tables_to_write(lake, counts)
+        if "watermarks" in wanted:
+            commit = _commit(lake.paths, "watermarks", batch_id, note)
+            append_rows(lake, "watermarks", observed.watermarks(batch_id), commit)
+        if others := [table for table in wanted if table != "watermarks"]:
+            # the few records of other tables are decoded a second time
+            frame = decode_with_reasons(observed.other_records(raw), dialect).persist()
+            try:
+                _write_others(lake, frame, batch_id, note, others)
+            finally:
+                frame.unpersist()
         _write_batch(lake, batch_id, note, values.ranges, counts)
     return DecodedBatch(batch_id, values.ranges, counts)
 
 
-def _write_changes(lake: Lake, observed: ObservedFrame, batch_id: int, note: dict[str, Any]) -> None:
-    """Writes row changes into `change_log` and counts all records, in one pass over the messages."""
-    path, commit = lake.paths.table("change_log"), _commit(lake.paths, "change_log", batch_id, note)
-    if is_committed(lake.spark, path, commit):
-        observed.frame.write.format("noop").mode("overwrite").save()  # an interrupted run has written it: only count
-    else:
-        append_once(unified.row_changes(observed.frame), path, commit)
+def _write_changes(lake: Lake, raw: DataFrame, dialect: DialectName, commit: Commit) -> ObservedFrame:
+    """Writes row changes into `change_log` and counts all records, in one pass over the messages.
+
+    With `auto` it first decodes the dialects of recent batches only, and again with all if a message has another one.
+    """
+    path = lake.paths.table("change_log")
+    if dialect == "auto" and (expected := recent_dialects(lake, _REMEMBERED)):
+        observed = ObservedFrame(decode(raw, dialect, expected))
+        changes = unified.row_changes(observed.frame, one_row=has_one_row(dialect, expected))
+        if append_if(changes, path, commit, observed.is_complete) and observed.is_complete():
+            return observed
+    observed = ObservedFrame(decode(raw, dialect))
+    append_once(unified.row_changes(observed.frame, one_row=has_one_row(dialect)), path, commit)
     observed.wait()
+    return observed
+
+
+def _count_changes(raw: DataFrame, dialect: DialectName) -> ObservedFrame:
+    """`_write_changes` of a batch whose changes an interrupted run has written."""
+    observed = ObservedFrame(decode(raw, dialect))
+    observed.frame.write.format("noop").mode("overwrite").save()
+    observed.wait()
+    return observed
 
 
 def _tables_to_write(lake: Lake, counts: BatchCounts) -> list[str]:
@@ -165,17 +180,8 @@ def _tables_to_write(lake: Lake, counts: BatchCounts) -> list[str]:
     ]
 
 
-def _write_others(
-    lake: Lake,
-    frame: DataFrame,
-    observed: ObservedFrame,
-    batch_id: int,
-    note: dict[str, Any],
-    wanted: list[str],
-) -> None:
+def _write_others(lake: Lake, frame: DataFrame, batch_id: int, note: dict[str, Any], wanted: list[str]) -> None:
     """Writes the tables in `wanted`."""
-    if not wanted:
-        return
     change_log = lake.read("change_log")
     rows = {
         "dead_letters": lambda: unified.dead_letters(frame),
@@ -183,11 +189,7 @@ def _write_others(
     }
 
     def write(table: str) -> None:
-        commit = _commit(lake.paths, table, batch_id, note)
-        if table == "watermarks":
-            append_rows(lake, table, observed.watermarks(batch_id), commit)
-        else:
-            append_once(rows[table](), lake.paths.table(table), commit)
+        append_once(rows[table](), lake.paths.table(table), _commit(lake.paths, table, batch_id, note))
 
     map_in_threads(lake.spark, write, wanted, threads=2)
 
@@ -226,6 +228,7 @@ def _write_batch(
         dict(counts.heartbeats),
         counts.oldest_at,
         counts.newest_at,
+        counts.dialects,
     )
     append_rows(lake, "batches", small_table([row], BATCHES_SCHEMA), _commit(lake.paths, "batches", batch_id, note))
 

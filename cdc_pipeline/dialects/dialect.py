@@ -113,6 +113,8 @@ class Dialect:
     """The SQL statement of a row of `unified.ddl_events`."""
     quotings: Callable[[Row], tuple[Quoting, ...]] = user_quotings
     """Who may have written the strings of a statement: of a row of `unified.ddl_events` or of `ddl_history`."""
+    has_one_row: bool = True
+    """Whether a message has at most one row change."""
 
 
 COLUMNS = {

@@ -75,8 +75,8 @@ DDL_COLUMNS = (
 DEAD_LETTER_COLUMNS = (*RECORD_COLUMNS, "rule", "database", "table", "column", "reason", "key", "value")
 
 
-def row_changes(decoded: DataFrame) -> DataFrame:
-    """Rows of `change_log`, one per row change.
+def row_changes(decoded: DataFrame, *, one_row: bool = False) -> DataFrame:
+    """Rows of `change_log`, one per row change. `one_row`: no message has several (`decode.has_one_row`).
 
     - `row`: index of the row in its message
     - `before`, `after`: column → text of the message, in message order. `before` is null for INSERT, `after` for DELETE. A
@@ -89,9 +89,14 @@ def row_changes(decoded: DataFrame) -> DataFrame:
       False for DELETE, which needs no other columns.
     """
     columns = [column for column in CHANGE_COLUMNS if column not in ("row", "before", "after")]
+    rows = (
+        [F.lit(0).alias("row"), F.get("rows", F.lit(0)).alias("image")]
+        if one_row
+        else [F.posexplode("rows").alias("row", "image")]
+    )
     return (
         decoded.where(F.col("kind") == ROW)
-        .select(*columns, F.posexplode("rows").alias("row", "image"))
+        .select(*columns, *rows)
         .withColumns({"before": F.col("image.before"), "after": F.col("image.after")})
         .select(*CHANGE_COLUMNS)
     )

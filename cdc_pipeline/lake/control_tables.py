@@ -28,12 +28,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.lake.delta import Commit, append_once, committed_version, overwrite_once
+from cdc_pipeline.lake.delta import Commit, committed_version
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.faults import damaged_table
 from cdc_pipeline.lake.file_statistics import OPERATORS, Condition, list_files, list_own_files
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import is_for_delta_rs
+from cdc_pipeline.lake.writes import append_once, overwrite_once
 
 _Mode: TypeAlias = Literal["append", "overwrite"]
 _LONGER = "longer than"

@@ -1,8 +1,8 @@
 """Idempotent Delta commits: each stores its progress in the same commit as its data, so repeating it changes nothing.
 
 Each writer of a table has an application id and an increasing version. Delta stores the pair (`txn`) with the data and
-skips a commit whose version is not above the stored one. Appends take the pair as writer options; MERGE, UPDATE and
-DELETE take it from the session's settings only, so each runs in its own session.
+skips a commit whose version is not above the stored one. `writes` gives it the pair directly; MERGE, UPDATE and DELETE take
+it from the session's settings only, so each runs in its own session.
 
 No public API takes the pair for metadata commits (added, renamed, dropped, widened or reordered columns, table
 properties). `commit_metadata` therefore opens Delta's transaction through py4j, as Delta's ALTER TABLE does, and adds the
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +26,7 @@ from cdc_pipeline.lake.delta_log import (
     known_rows,
     log_names,
     read_commit,
+    set_transaction,
     size_in_bytes,
     snapshot_at,
     snapshot_of,
@@ -121,11 +121,6 @@ def forget_cached_log(spark: SparkSession, path: str) -> None:
     names.delta_log.invalidateCache(jvm_session(spark), names.path(path))
 
 
-def append_once(frame: DataFrame, path: str, commit: Commit, **options: str) -> None:
-    """Appends `frame`, unless the table already contains the commit or a later one of the same writer."""
-    _writer(frame, commit, options).mode("append").save(path)
-
-
 def appended_rows(spark: SparkSession, path: str, commit: Commit) -> int:
     """The number of rows that the commit has appended, by the statistics in the table's log. 0 if it has none."""
     return _row_count(_actions_of(spark, path, commit))
@@ -161,28 +156,6 @@ def _actions_of(spark: SparkSession, path: str, commit: Commit) -> list[dict[str
         ):
             return list(actions)
     return []
-
-
-def overwrite_once(frame: DataFrame, path: str, commit: Commit) -> None:
-    """Replaces rows and schema by those of `frame` in one commit, unless the table already contains it."""
-    _writer(frame, commit, {"overwriteSchema": "true"}).mode("overwrite").save(path)
-
-
-def replace_once(frame: DataFrame, path: str, commit: Commit, predicate: str | None) -> None:
-    """Replaces the rows that match the SQL `predicate` (None: all rows) by `frame` in one commit, unless the table already
-    contains it. The schema stays."""
-    options = {} if predicate is None else {"replaceWhere": predicate}
-    _writer(frame, commit, options).mode("overwrite").save(path)
-
-
-def _writer(frame: DataFrame, commit: Commit, options: dict[str, str]) -> Any:
-    return (
-        frame.write.format("delta")
-        .option("txnAppId", commit.app_id)
-        .option("txnVersion", str(commit.version))
-        .option("userMetadata", commit.note_json)
-        .options(**options)
-    )
 
 
 def is_conflict(error: BaseException) -> bool:
@@ -258,8 +231,7 @@ def create_table(
 def _commit(spark: SparkSession, transaction: Any, commit: Commit) -> None:
     names = log_names(spark)
     actions, parameters = names.array_list(), names.hash_map()
-    now_ms = time.time_ns() // 1_000_000
-    actions.add(names.set_transaction(commit.app_id, commit.version, names.option.apply(now_ms)))
+    actions.add(set_transaction(spark, commit.app_id, commit.version))
     parameters.put("cdc.last_note", commit.note_json)
     # For SetTableProperties Delta updates the table's checksum incrementally. For ManualUpdate it would recompute it from
     # the whole log, twice.

@@ -42,6 +42,8 @@ class LogNames:
     immutable_map: Any
     set_transaction: Any
     set_properties: Any
+    write: Any
+    append: Any
     mapper: Any
 
 
@@ -59,6 +61,8 @@ def _names(java: Any) -> LogNames:
         immutable_map=getattr(getattr(java.scala.collection.immutable, "Map$"), "MODULE$").__getattr__("from"),
         set_transaction=delta.actions.SetTransaction,
         set_properties=getattr(delta, "DeltaOperations$SetTableProperties"),
+        write=getattr(delta, "DeltaOperations$Write"),
+        append=java.org.apache.spark.sql.SaveMode.Append,
         mapper=delta.util.JsonUtils.mapper(),
     )
 
@@ -214,6 +218,12 @@ def committed_versions(spark: SparkSession, snapshot: Any) -> dict[str, int]:
         return {entry["appId"]: entry["version"] for entry in transactions}
     versions: dict[str, int] = _to_python(spark, snapshot.transactions())
     return versions
+
+
+def set_transaction(spark: SparkSession, app_id: str, version: int) -> Any:
+    """Delta's action that stores the (writer, version) pair."""
+    names, now_ms = log_names(spark), time.time_ns() // 1_000_000
+    return names.set_transaction(app_id, version, names.option.apply(now_ms))
 
 
 def known_rows(spark: SparkSession, snapshot: Any) -> int | None:

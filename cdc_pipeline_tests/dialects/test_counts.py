@@ -35,6 +35,7 @@ class _Case:
     exact: bool = False
     heartbeats: dict[str, int] = field(default_factory=dict)
     others: list[int] = field(default_factory=list)
+    dialects: tuple[str, ...] = ("ticdc",)
 
 
 _CASES = {
@@ -48,21 +49,25 @@ _CASES = {
         exact=True,
         heartbeats={"topic": EPOCH_MS + 1000},
         others=[2, 6, 7, 11, 13],
+        dialects=("canal", "dataworks", "ticdc"),
     ),
-    "rows only": _Case([_THREE_ROWS, _INEXACT, _THREE_ROWS], {unified.ROW: 3}, changes=7),
+    "rows only": _Case([_THREE_ROWS, _INEXACT, _THREE_ROWS], {unified.ROW: 3}, changes=7, dialects=("canal", "ticdc")),
     "an exact row": _Case([_INEXACT, _INSERT], {unified.ROW: 2}, changes=2, exact=True),
     "an exact ddl": _Case([ddl("DROP TABLE t", 1)], {unified.DDL: 1}, exact=True, others=[0]),
-    "an inexact ddl": _Case([canal_ddl("DROP TABLE t", 1)], {unified.DDL: 1}, others=[0]),
+    "an inexact ddl": _Case([canal_ddl("DROP TABLE t", 1)], {unified.DDL: 1}, others=[0], dialects=("canal",)),
     "a watermark": _Case([_INEXACT, watermark(1)], {unified.ROW: 1, unified.WATERMARK: 1}, 1, exact=True),
     "a dead letter with a commitTs": _Case([_DEAD, _INEXACT], {unified.DEAD: 1, unified.ROW: 1}, 1, others=[0]),
     "a dead watermark": _Case([changed(watermark(1), es=0)], {unified.DEAD: 1}, others=[0]),
-    "a dead letter with three rows": _Case([changed(_THREE_ROWS, sql="x")], {unified.DEAD: 1}, others=[0]),
+    "a dead letter with three rows": _Case(
+        [changed(_THREE_ROWS, sql="x")], {unified.DEAD: 1}, others=[0], dialects=("canal",)
+    ),
     "counted only": _Case(
         [_LATER_HEARTBEAT, _HEARTBEAT, _BEGIN, _QUERY, None],
         {unified.HEARTBEAT: 2, unified.TRANSACTION: 1, unified.QUERY_TEXT: 1, unified.EMPTY: 1},
         heartbeats={"topic": EPOCH_MS + 7000},
+        dialects=("canal", "dataworks"),
     ),
-    "none": _Case([], {}),
+    "none": _Case([], {}, dialects=()),
 }
 
 
@@ -81,7 +86,9 @@ def test_counts(name: str, spark: SparkSession) -> None:
     counts = observed.counts(len(case.values))
     kinds = dict.fromkeys(unified.KINDS, 0) | case.kinds
     span = _span(observed.frame)
-    assert counts == BatchCounts(len(case.values), kinds, case.changes, case.exact, case.heartbeats, *span)
+    assert counts == BatchCounts(
+        len(case.values), kinds, case.changes, case.exact, case.heartbeats, *span, case.dialects
+    )
     assert counts.is_balanced
     assert len(changes) == case.changes
     assert sorted(row["offset"] for row in observed.other_records(records).collect()) == case.others

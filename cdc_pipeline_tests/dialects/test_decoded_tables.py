@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
-from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects import decoded_tables, unified
 from cdc_pipeline.dialects.decode import decode
-from cdc_pipeline.dialects.decoded_tables import ddl_rows
+from cdc_pipeline.dialects.decoded_tables import ddl_rows, decode_batches
+from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.model.schema_changes import NotSupported
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline_tests.support.dialect_cases import raw_records
-from cdc_pipeline_tests.support.messages import canal, canal_ddl, dataworks, ddl, tso
+from cdc_pipeline.sources.capture_files.source import CaptureFiles
+from cdc_pipeline.sources.source import RunContext
+from cdc_pipeline_tests.support.dialect_cases import changed, raw_records
+from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, dataworks, ddl, row, tso
 
 _Records = list[tuple[int, int, "bytes | str | None"]]
 
@@ -104,8 +112,8 @@ def rows(spark: SparkSession) -> Iterator[dict[str, list[Row]]]:
     frame = decode(raw_records(spark, topics)).persist()
     change_log = unified.row_changes(frame).coalesce(1).persist()
     found: dict[str, list[Row]] = {name: [] for name in topics}
-    for row in ddl_rows(frame, change_log).orderBy("offset", "database", "table").collect():
-        found[row["topic"]].append(row)
+    for event in ddl_rows(frame, change_log).orderBy("offset", "database", "table").collect():
+        found[event["topic"]].append(event)
     yield found
     change_log.unpersist()
     frame.unpersist()
@@ -152,3 +160,45 @@ def test_tables_of_an_xa_rollback(name: str, rows: dict[str, list[Row]]) -> None
     found = rows[name]
     assert [f"{row['database']}.{row['table']}" for row in found] == _TABLES_BEFORE[name][1]
     assert {row["kind"]: row["changes"] for row in found}[unified.XA] == [_TAKEN_BACK]
+
+
+_CANAL_ROWS = canal("INSERT", "t", 4, [{"id": "4"}, {"id": "5"}])
+_BATCHES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "the first batch": (row("INSERT", "t", 1, {"id": "1"}), ("ticdc",)),
+    "the same dialect": (row("INSERT", "t", 2, {"id": "2"}), ("ticdc",)),
+    "a dead letter of another": (canal("INSERT", "t", 3, [{"id": "3"}], sql="x"), ("canal",)),
+    "another dialect": (_CANAL_ROWS, ("canal",)),
+    "unreadable": ("{", ()),
+    "both": (row("INSERT", "t", 6, {"id": "6"}), ("ticdc",)),
+    "an unknown one": (changed(dataworks("INSERT", "t", 7, after={"id": "7"})).decode(), ("dataworks",)),
+}
+
+
+def test_a_batch_expects_the_dialects_of_the_batches_before(spark: SparkSession, tmp_path: Path) -> None:
+    """A message of another dialect is decoded too, and each change is written once."""
+    lake, topic = Lake(spark, LakePaths(str(tmp_path / "lake"), "shop")), Topic()
+    plans: list[tuple[str, ...] | None] = []
+
+    def decoded(*args: Any) -> DataFrame:
+        plans.append(args[2] if len(args) > 2 else None)
+        return decode(*args)
+
+    with patch.object(decoded_tables, "decode", decoded):
+        for number, (value, _) in enumerate(_BATCHES.values()):
+            topic.send(value)
+            topic.write(tmp_path / "captures", f"{number}.jsonl")
+            CaptureFiles(str(tmp_path / "captures")).ingest(lake, RunContext("run", lambda _: None))
+            decode_batches(lake)
+    assert plans == [
+        *(None, ("ticdc",), ("ticdc",), None),
+        *(("canal", "ticdc"), ("canal", "ticdc"), ("canal", "ticdc"), ("canal", "ticdc"), None),
+    ]
+    rows = lake.read("change_log").orderBy("batch_id", "row").collect()
+    assert [(change["batch_id"], change["after"]["id"]) for change in rows] == [
+        (1, "1"), (2, "2"), (4, "4"), (4, "5"), (6, "6"), (7, "7"),
+    ]  # fmt: skip
+    batches = read_rows(lake, "batches", columns=["batch_id", "records", "kinds", "dialects"])
+    found = sorted((batch["batch_id"], tuple(batch["dialects"])) for batch in batches)
+    assert found == list(enumerate((dialects for _, dialects in _BATCHES.values()), start=1))
+    assert all(sum(dict(batch["kinds"]).values()) == batch["records"] == 1 for batch in batches)
+    assert [letter["batch_id"] for letter in lake.read("dead_letters").orderBy("batch_id").collect()] == [3, 5]

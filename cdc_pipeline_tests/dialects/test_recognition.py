@@ -7,7 +7,9 @@ from pyspark.sql import SparkSession
 
 from cdc_pipeline.contracts.rules import model_rules, rejecting_rules
 from cdc_pipeline.dialects import unified
-from cdc_pipeline.dialects.decode import EXPECTATIONS, DialectName, decode_with_reasons
+from cdc_pipeline.dialects.counts import ObservedFrame
+from cdc_pipeline.dialects.decode import EXPECTATIONS, DialectName, decode, decode_with_reasons, has_one_row
+from cdc_pipeline.dialects.dialect import COLUMNS
 from cdc_pipeline.dialects.envelope import JSON_RULES
 from cdc_pipeline.dialects.traits import DIALECTS
 from cdc_pipeline_tests.support.dialect_cases import Columns, by_name, changed, raw, without
@@ -73,6 +75,26 @@ def test_a_fixed_dialect_reads_its_own_messages_as_auto_does(
 ) -> None:
     own = [name for name, owner in _OWNERS.items() if owner == dialect]
     assert {name: rows[dialect][name] for name in own} == {name: rows["auto"][name] for name in own}
+
+
+@pytest.mark.parametrize("expected", [("ticdc",), ("canal",), ("dataworks",), ("canal", "ticdc")])
+def test_messages_of_unexpected_dialects_have_no_kind(
+    expected: tuple[str, ...], rows: dict[DialectName, Columns], spark: SparkSession
+) -> None:
+    """Those of expected ones, and what no dialect can have written, are decoded as ever."""
+    frame = decode(raw(spark, _VALUES), "auto", expected)
+    found, wanted = by_name(frame, _VALUES), rows["auto"]
+    own = {name for name in _VALUES if wanted[name]["dialect"] in expected or name in ("tombstone", "no JSON")}
+    assert {name for name in _VALUES if found[name]["kind"] is not None} == own
+    columns = ["kind", "rule", "dialect", *COLUMNS]
+    rows_of = [name for name in own if wanted[name]["kind"] == unified.ROW]
+    assert [[found[name][column] for column in columns] for name in rows_of] == [
+        [wanted[name][column] for column in columns] for name in rows_of
+    ]
+    single = has_one_row("auto", expected)
+    assert single is ("canal" not in expected)
+    taken, exploded = (unified.row_changes(ObservedFrame(frame).frame, one_row=one_row) for one_row in (single, False))
+    assert sorted(map(str, taken.collect())) == sorted(map(str, exploded.collect()))
 
 
 # Without the TiDB extension only `id` separates TiCDC from Canal: then the declared dialect wins.

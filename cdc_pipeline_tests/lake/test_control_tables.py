@@ -25,10 +25,11 @@ from cdc_pipeline.lake.control_tables import (
     read_rows,
     read_sums,
 )
-from cdc_pipeline.lake.delta import Commit, append_once, committed_version, table_state
+from cdc_pipeline.lake.delta import Commit, committed_version, table_state
 from cdc_pipeline.lake.file_statistics import Condition
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.spark.small_frames import small_frame, small_table
 
 _TABLE = "batches"

@@ -11,16 +11,15 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from cdc_pipeline.lake.delta import (
     Commit,
-    append_once,
     commit_metadata,
     commit_session,
     committed_version,
     create_table,
     forget_cached_log,
-    overwrite_once,
     row_count,
     table_state,
 )
+from cdc_pipeline.lake.writes import append_once, overwrite_once
 
 _APP = "cdc:shop:test"
 _MAPPED = {"delta.columnMapping.mode": "name"}

@@ -10,10 +10,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta import Commit, append_once, forget_cached_log
+from cdc_pipeline.lake.delta import Commit, forget_cached_log
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import RestoredTableError, require_not_restored
+from cdc_pipeline.lake.writes import append_once
 
 
 def _append(spark: SparkSession, paths: LakePaths, version: int) -> None:

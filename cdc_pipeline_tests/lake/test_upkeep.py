@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.lake.delta import Commit, append_once, committed_version, row_count
+from cdc_pipeline.lake.delta import Commit, committed_version, row_count
 from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.lake.upkeep import compact_small_files, shorten_log
+from cdc_pipeline.lake.writes import append_once
 
 _VERSIONS = 25
 

@@ -9,9 +9,10 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources.raw_batches import batch_note, newest_note, newest_note_by_spark
 
 

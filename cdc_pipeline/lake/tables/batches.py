@@ -19,7 +19,9 @@ BATCHES_SCHEMA = (
     # topic → time of its newest heartbeat (ms)
     "heartbeats MAP<STRING, BIGINT>, "
     # lowest and highest `at` of the row changes, NULL without any
-    "oldest_at BIGINT, newest_at BIGINT"
+    "oldest_at BIGINT, newest_at BIGINT, "
+    # of the batch's messages
+    "dialects ARRAY<STRING>"
 )
 
 
@@ -39,6 +41,13 @@ def recorded_notes(lake: Lake) -> dict[int, dict[str, Any]]:
         }
         for row in rows
     }
+
+
+def recent_dialects(lake: Lake, batches: int) -> tuple[str, ...]:
+    """The dialects of the messages of the last `batches` batches, sorted."""
+    after = last_decoded_batch(lake) - batches
+    rows = read_rows(lake, "batches", ("batch_id", ">", after), columns=["dialects"])
+    return tuple(sorted({dialect for row in rows for dialect in row["dialects"]}))
 
 
 def last_decoded_batch(lake: Lake) -> int:

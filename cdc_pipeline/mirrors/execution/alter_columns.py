@@ -22,7 +22,8 @@ from pyspark.sql.types import (
 )
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import TableState, commit_metadata, is_committed, overwrite_once, table_state
+from cdc_pipeline.lake.delta import TableState, commit_metadata, is_committed, table_state
+from cdc_pipeline.lake.writes import overwrite_once
 from cdc_pipeline.mirrors.execution.backfill import backfill_columns, columns_to_generate
 from cdc_pipeline.mirrors.execution.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.merge.computed_values import (

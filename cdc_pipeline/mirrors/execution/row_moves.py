@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import Commit, commit_metadata, forget_cached_log, is_committed, replace_once, table_state
+from cdc_pipeline.lake.delta import Commit, commit_metadata, forget_cached_log, is_committed, table_state
 from cdc_pipeline.lake.paths import remove_folder
+from cdc_pipeline.lake.writes import replace_once
 from cdc_pipeline.mirrors.execution.step_context import StepContext
 from cdc_pipeline.mirrors.merge.computed_values import fitting_session, with_computed
 from cdc_pipeline.mirrors.merge.merge_rows import Merged

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import Commit, append_once, commit_session, is_committed, stored_bytes
+from cdc_pipeline.lake.delta import Commit, commit_session, is_committed, stored_bytes
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.changes.dead_letters import value_dead_letters
 from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
 from cdc_pipeline.mirrors.merge.default_values import default_value

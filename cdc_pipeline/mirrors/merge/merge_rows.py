@@ -13,7 +13,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.delta import Commit
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows, merge_counts
 from cdc_pipeline.mirrors.merge.typed_rows import Target, has_column, value_column
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA

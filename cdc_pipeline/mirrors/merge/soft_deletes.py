@@ -14,7 +14,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import Commit, commit_session, is_committed, replace_once
+from cdc_pipeline.lake.delta import Commit, commit_session, is_committed
+from cdc_pipeline.lake.writes import replace_once
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
 

@@ -14,12 +14,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.delta import Commit, TableState, commit_metadata, create_table, overwrite_once, table_state
+from cdc_pipeline.lake.delta import Commit, TableState, commit_metadata, create_table, table_state
 from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.restored_tables import foreign_commit, require_not_restored
+from cdc_pipeline.lake.writes import overwrite_once
 from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, missing_features
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror

@@ -25,12 +25,13 @@ from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES, decode_batches
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import Commit, append_once, overwrite_once, table_state
+from cdc_pipeline.lake.delta import Commit, table_state
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths, first_line, remove_folder, table_folders
 from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.lake.tables.ddl_history import APPLIED
+from cdc_pipeline.lake.writes import append_once, overwrite_once
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.progress import (
     NO_CUT,

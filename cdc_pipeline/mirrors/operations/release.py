@@ -19,8 +19,9 @@ from cdc_pipeline.dialects.decode import decode_with_reasons
 from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
 from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.positions import POSITION, Position

@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources.capture_files.reading import (
     MAX_LINE_BYTES,
     FolderListing,

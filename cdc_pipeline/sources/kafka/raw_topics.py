@@ -16,15 +16,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError, redact
-from cdc_pipeline.lake.delta import (
-    Commit,
-    append_once,
-    committed_version,
-    is_conflict,
-    own_rows,
-)
+from cdc_pipeline.lake.delta import Commit, committed_version, is_conflict, own_rows
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources.intake import observe_values, value_note
 from cdc_pipeline.sources.kafka.broker import Broker
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings

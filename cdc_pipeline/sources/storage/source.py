@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import raw_app_id
 from cdc_pipeline.sources.records import NEW_COLUMNS

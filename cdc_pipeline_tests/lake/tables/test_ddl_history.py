@@ -6,10 +6,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.lake.delta import Commit, append_once
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, PENDING, may_have_statements
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.spark.small_frames import small_frame
 
 _SCHEMA = "batch_id BIGINT, status STRING, cut_id BIGINT"
