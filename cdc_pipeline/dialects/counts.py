@@ -43,6 +43,8 @@ class BatchCounts:
     newest_at: int | None = None
     dialects: tuple[str, ...] = ()
     """The dialects of the records that are JSON objects, sorted."""
+    keyless: int = 0
+    """The row changes whose messages name no key."""
 
     @property
     def is_balanced(self) -> bool:
@@ -77,6 +79,7 @@ class ObservedFrame:
             self._observation,
             *(F.count(F.when(kind == name, 1)).alias(name) for name in unified.KINDS),
             F.sum(F.when(kind == unified.ROW, F.size("rows")).cast("bigint")).alias("changes"),
+            F.sum(F.when((kind == unified.ROW) & unified.is_keyless(), F.size("rows")).cast("bigint")).alias("keyless"),
             F.max((kind != unified.DEAD) & exact).alias("exact"),
             F.min(at).alias("oldest_at"),
             F.max(at).alias("newest_at"),
@@ -122,6 +125,7 @@ class ObservedFrame:
             metrics["oldest_at"],
             metrics["newest_at"],
             tuple(sorted(json.loads(metrics["dialects"]))),
+            metrics["keyless"] or 0,
         )
 
     def watermarks(self, batch_id: int) -> pa.Table:

@@ -229,6 +229,7 @@ def _write_batch(
         counts.oldest_at,
         counts.newest_at,
         counts.dialects,
+        counts.keyless,
     )
     append_rows(lake, "batches", small_table([row], BATCHES_SCHEMA), _commit(lake.paths, "batches", batch_id, note))
 

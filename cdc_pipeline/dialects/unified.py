@@ -102,6 +102,11 @@ def row_changes(decoded: DataFrame, *, one_row: bool = False) -> DataFrame:
     )
 
 
+def is_keyless() -> Column:
+    """Whether the message of a row change names no key."""
+    return F.coalesce(F.size("key_names"), F.lit(0)) <= 0
+
+
 def ddl_events(decoded: DataFrame) -> DataFrame:
     """One row per DDL event, row change in statement format, and XA ROLLBACK, with its SQL text as sent."""
     return decoded.where(is_event()).select(*DDL_COLUMNS)

@@ -14,6 +14,7 @@ from cdc_pipeline_tests.support.messages import EPOCH_MS, canal, canal_ddl, data
 
 _ROW: dict[str, str | None] = {"id": "1", "v": "a"}
 _INSERT = row("INSERT", "t", 1, _ROW)
+_KEYED = row("INSERT", "t", 1, _ROW, key=["id"])
 _INEXACT = row("INSERT", "t", 1, _ROW, extension=False)
 _THREE_ROWS = canal("INSERT", "t", 1, [_ROW, _ROW, _ROW])
 _DEAD = changed(_INSERT, data=None)
@@ -36,6 +37,8 @@ class _Case:
     heartbeats: dict[str, int] = field(default_factory=dict)
     others: list[int] = field(default_factory=list)
     dialects: tuple[str, ...] = ("ticdc",)
+    keyless: int | None = None
+    """None: all row changes."""
 
 
 _CASES = {
@@ -51,6 +54,7 @@ _CASES = {
         others=[2, 6, 7, 11, 13],
         dialects=("canal", "dataworks", "ticdc"),
     ),
+    "a row with a key": _Case([_KEYED, _INSERT], {unified.ROW: 2}, changes=2, exact=True, keyless=1),
     "rows only": _Case([_THREE_ROWS, _INEXACT, _THREE_ROWS], {unified.ROW: 3}, changes=7, dialects=("canal", "ticdc")),
     "an exact row": _Case([_INEXACT, _INSERT], {unified.ROW: 2}, changes=2, exact=True),
     "an exact ddl": _Case([ddl("DROP TABLE t", 1)], {unified.DDL: 1}, exact=True, others=[0]),
@@ -85,9 +89,9 @@ def test_counts(name: str, spark: SparkSession) -> None:
     changes = unified.row_changes(observed.frame).select("offset").collect()
     counts = observed.counts(len(case.values))
     kinds = dict.fromkeys(unified.KINDS, 0) | case.kinds
-    span = _span(observed.frame)
+    span, keyless = _span(observed.frame), case.changes if case.keyless is None else case.keyless
     assert counts == BatchCounts(
-        len(case.values), kinds, case.changes, case.exact, case.heartbeats, *span, case.dialects
+        len(case.values), kinds, case.changes, case.exact, case.heartbeats, *span, case.dialects, keyless
     )
     assert counts.is_balanced
     assert len(changes) == case.changes

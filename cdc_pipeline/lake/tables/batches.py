@@ -21,7 +21,9 @@ BATCHES_SCHEMA = (
     # lowest and highest `at` of the row changes, NULL without any
     "oldest_at BIGINT, newest_at BIGINT, "
     # of the batch's messages
-    "dialects ARRAY<STRING>"
+    "dialects ARRAY<STRING>, "
+    # row changes whose messages name no key
+    "keyless BIGINT"
 )
 
 
@@ -48,6 +50,14 @@ def recent_dialects(lake: Lake, batches: int) -> tuple[str, ...]:
     after = last_decoded_batch(lake) - batches
     rows = read_rows(lake, "batches", ("batch_id", ">", after), columns=["dialects"])
     return tuple(sorted({dialect for row in rows for dialect in row["dialects"]}))
+
+
+def has_keyless_rows(lake: Lake, since: int | None, last_batch: int) -> bool:
+    """Whether a batch up to `last_batch` has row changes without a key and any at or above `since`, a TSO (None: any)."""
+    rows = read_rows(
+        lake, "batches", ("newest_at", ">=", since or 0), ("batch_id", "<=", last_batch), columns=["keyless"]
+    )
+    return any(row["keyless"] for row in rows)
 
 
 def last_decoded_batch(lake: Lake) -> int:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.changes.deliveries import (
@@ -56,7 +57,7 @@ def find_copies(
     With TSOs only keyless rows are searched: those whose messages name no key, or those of `tables` if given. `log`: all of
     `change_log`. `table` returns `watermarks` or `ddl_history`; it is called only if a change occurs more than once.
     """
-    is_keyless = F.coalesce(F.size("key_names"), F.lit(0)) <= 0
+    is_keyless = unified.is_keyless()
     if tables:
         names = (F.struct(F.lit(name.database).alias("database"), F.lit(name.table).alias("table")) for name in tables)
         is_keyless = F.struct("database", "table").isin(list(names))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.tables.batches import has_keyless_rows
 from cdc_pipeline.mirrors.changes.copies import find_copies
 from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup, row_groups
 from cdc_pipeline.mirrors.changes.segments import ColumnsOf, Evidence, find_evidence, with_segments
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
@@ -41,9 +46,9 @@ class CutRows:
     - `selection`: the given selection, with the evidence that planning found
     - `doubts`: a gap for each statement whose order against some rows is unknown; set by planning only
     - `gaps`: of tables with rows that may be copies
+    - `counted`: how many `delivered` has, and Kafka's timestamp of the newest; None if planning has not seen it
 
-    `log` is `change_log` with the names of mirrors, `inside` its rows in the window. `table` loads another table of the
-    pipeline. `columns_of`: given while planning.
+    `log` is `change_log` with the names of mirrors, `inside` its rows in the window. `columns_of`: given while planning.
     """
 
     def __init__(
@@ -52,16 +57,17 @@ class CutRows:
         selection: RowSelection,
         log: DataFrame,
         inside: DataFrame,
-        table: Callable[[str], DataFrame],
+        lake: Lake,
         *,
         columns_of: ColumnsOf | None = None,
     ) -> None:
-        self._window, self._log, self._table = window, log, table
+        self._window, self._log, self._lake = window, log, lake
         self.doubts: dict[Position, Gap] = {}
         self.gaps: dict[TableName, tuple[Gap, ...]] = {}
         self.delivered = inside.persist()
         self._cached: list[DataFrame] = []
         self.copies: DataFrame | None = None
+        self.counted: tuple[int, datetime | None] | None = None
         try:
             changes = self._without_copies(self.delivered)
             if columns_of is not None:
@@ -75,6 +81,22 @@ class CutRows:
             self.close()
             raise
 
+    def group(self) -> list[RowGroup]:
+        """`row_groups` of `changes`."""
+        groups = row_groups(self.changes)
+        if self.copies is None:
+            newest = max((group.newest for group in groups if group.newest is not None), default=None)
+            self.counted = sum(group.changes for group in groups), newest
+        return groups
+
+    def count(self) -> tuple[int, datetime | None]:
+        """`counted`, if necessary by a query."""
+        if self.counted is None:
+            row = self.delivered.agg(F.count("*"), F.max("timestamp")).first()
+            assert row is not None
+            self.counted = row[0], row[1]
+        return self.counted
+
     def drop_copies(self, tables: Collection[TableName]) -> bool:
         """Removes the copies in these tables too, whose mirrors may have no key. Returns whether there are any."""
         self.selection = replace(self.selection, keyless=tuple(sorted(tables)))
@@ -82,7 +104,11 @@ class CutRows:
         return self.copies is not known
 
     def _without_copies(self, changes: DataFrame, tables: Collection[TableName] = ()) -> DataFrame:
-        found = find_copies(changes, self._log, self._table, self._window, tables)
+        window = self._window
+        # with TSOs only rows without a key can be copies
+        if not tables and window.resolved_tso and not has_keyless_rows(self._lake, window.after_tso, window.last_batch):
+            return changes
+        found = find_copies(changes, self._log, self._lake.read, window, tables)
         if found is None:
             return changes
         copies, gaps = found[0].persist(), found[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -48,6 +49,8 @@ class RowGroup:
     """The column types that the message at `position` names; empty unless `with_types` needed them."""
     source: TableName | None = None
     """The source table; None unless the mirror is merged."""
+    newest: datetime | None = None
+    """Kafka's timestamp of the newest record, in the time zone of this process."""
     spelled: tuple[TableName, ...] = ()
     """Upstream's name of the table, as the messages spell it, the first one first."""
 
@@ -86,6 +89,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             F.max(place).alias("last"),
             F.min_by(SPELLED, place).alias("first_spelled"),
             F.collect_set(SPELLED).alias("spelled"),
+            F.max("timestamp").alias("newest"),
         )
         .orderBy("database", "table", "segment", "first", F.desc("images"), F.desc("inserts"))
         .collect()
@@ -106,6 +110,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             position=tuple(row["first"][1:]),
             last_position=tuple(row["last"][1:]),
             source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,
+            newest=row["newest"],
             spelled=tuple(dict.fromkeys(TableName(*name) for name in (row["first_spelled"], *row["spelled"]))),
         )
         for row in rows

@@ -289,8 +289,7 @@ class _ChangeCounts:
 
 
 def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
-    read = rows.delivered.agg(F.count("*"), F.max("timestamp")).first()
-    assert read is not None
+    delivered, newest = rows.count()
     held: Counter[TableName] = Counter()
     if first := planned.plan.held_from:
         for (name, segment), count in _rows_by_segment(rows.changes).items():
@@ -300,8 +299,8 @@ def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
     if rows.copies is not None:
         duplicates = rows.delivered.join(rows.copies, list(ROW_POSITION), "left_semi").count()
     # PySpark converts timestamps to this process's time zone
-    newest = None if read[1] is None else read[1].astimezone(timezone.utc)
-    return _ChangeCounts(read[0] - held.total(), duplicates, held, newest)
+    newest = None if newest is None else newest.astimezone(timezone.utc)
+    return _ChangeCounts(delivered - held.total(), duplicates, held, newest)
 
 
 def _rows_by_segment(changes: DataFrame) -> dict[tuple[TableName, int], int]:

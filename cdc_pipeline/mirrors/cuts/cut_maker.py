@@ -125,7 +125,7 @@ class CutMaker:
         with small_query(self.lake.spark, execution.expected_rows):
             log = selection.selected(self.lake.read("change_log"))
             inside = selection.selected(begun.window.read_changes(self.lake))
-            rows = CutRows(begun.window, begun.row_selection, log, inside, self.lake.read)
+            rows = CutRows(begun.window, begun.row_selection, log, inside, self.lake)
         try:
             return execution.run(begun, rows, resumed=True)
         finally:

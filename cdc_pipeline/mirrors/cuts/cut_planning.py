@@ -19,7 +19,7 @@ from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable, ended_tables
 from cdc_pipeline.mirrors.changes.late_changes import NO_LATE_CHANGES, LateChanges, late_changes
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
-from cdc_pipeline.mirrors.changes.row_groups import RowGroup, contradiction_gaps, row_groups, with_types
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup, contradiction_gaps, with_types
 from cdc_pipeline.mirrors.changes.segments import NO_TABLE
 from cdc_pipeline.mirrors.changes.statement_copies import statement_deliveries
 from cdc_pipeline.mirrors.changes.window import Window
@@ -79,7 +79,7 @@ class CutPlanner:
         late = late_changes(window, streams.log) if self.progress.has_late(self.published) else NO_LATE_CHANGES
         selection = RowSelection(ddl.to_apply)
         inside = self.settings.selection.selected(window.read_changes(self.lake))
-        rows = CutRows(window, selection, streams.log, inside, self.lake.read, columns_of=self._columns_of)
+        rows = CutRows(window, selection, streams.log, inside, self.lake, columns_of=self._columns_of)
         try:
             plan, _, changes = self._plan_steps(streams, ddl, late, rows)
         except BaseException:
@@ -159,7 +159,7 @@ class CutPlanner:
 
     def _groups(self, rows: CutRows) -> list[RowGroup]:
         raw, claims = partial(read_raw_batches, self.lake), partial(read_claims, self.lake)
-        return with_types(row_groups(rows.changes), raw, rows.changes, self._mirror, claims)
+        return with_types(rows.group(), raw, rows.changes, self._mirror, claims)
 
     def _draft(self, groups: Iterable[RowGroup]) -> PlanDraft:
         return PlanDraft(groups, self._mirror, self.published.names, self.window.cut_id, self.settings)
