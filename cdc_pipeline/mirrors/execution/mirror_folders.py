@@ -13,6 +13,7 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata, create_table, forget_cached_log, is_committed, table_state
 from cdc_pipeline.lake.folder_moves import move_folder
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import remove_folder
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, needs_mapping
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.step_commits import StepCommits
@@ -96,7 +97,10 @@ class MirrorFolders:
         path = self.lake.paths.mirror(step.state.name)
         # a commit of a later step means that the mirror was dropped already and then restored
         if self._is_at(path, step.state) and not is_committed(self.lake.spark, path, next_commits(0)):
-            move_mirror(self.lake, path, self.lake.paths.dropped_mirror(step.state.name, step.ddl_id))
+            dropped = self.lake.paths.dropped_mirror(step.state.name, step.ddl_id)
+            if self._is_at(dropped, step.state):  # left by a cut that a rebuild abandoned
+                remove_folder(self.lake.spark, dropped)
+            move_mirror(self.lake, path, dropped)
 
     def _is_moved(self, state: MirrorState) -> bool:
         """Whether the mirror is in a folder to which a step of this cut moves it."""
