@@ -74,7 +74,7 @@ class ObservedFrame:
         heartbeat = F.when((kind == unified.HEARTBEAT) & ~_is_ahead(), F.struct("topic", "es"))
         at = F.when(kind == unified.ROW, F.col("at"))
         watermark = F.struct(*POSITION, F.unix_micros("timestamp").alias("timestamp"), *_TIMES)
-        is_message = ~kind.isin(unified.EMPTY) & ~F.coalesce(F.col("rule").isin(*JSON_RULES), F.lit(False))
+        is_message = (kind != unified.EMPTY) & ~F.coalesce(F.col("rule").isin(*JSON_RULES), F.lit(False))
         self.frame = decoded.observe(
             self._observation,
             *(F.count(F.when(kind == name, 1)).alias(name) for name in unified.KINDS),

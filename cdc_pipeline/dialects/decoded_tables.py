@@ -152,7 +152,7 @@ def _write_changes(lake: Lake, raw: DataFrame, dialect: DialectName, commit: Com
     With `auto` it first decodes the dialects of recent batches only, and again with all if a message has another one.
     """
     path = lake.paths.table("change_log")
-    if dialect == "auto" and (expected := recent_dialects(lake, _REMEMBERED)):
+    if dialect == "auto" and (expected := recent_dialects(lake, commit.version - _REMEMBERED)):
         observed = ObservedFrame(decode(raw, dialect, expected))
         changes = unified.row_changes(observed.frame, one_row=has_one_row(dialect, expected))
         if append_if(changes, path, commit, observed.is_complete) and observed.is_complete():
@@ -167,7 +167,6 @@ def _count_changes(raw: DataFrame, dialect: DialectName) -> ObservedFrame:
     """`_write_changes` of a batch whose changes an interrupted run has written."""
     observed = ObservedFrame(decode(raw, dialect))
     observed.frame.write.format("noop").mode("overwrite").save()
-    observed.wait()
     return observed
 
 

@@ -7,6 +7,7 @@ does not do: it creates tables, adds columns, and replaces rows.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from cdc_pipeline.lake.delta import Commit, table_state
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.delta_log import committed_versions, delta_log, log_names, set_transaction, snapshot_of
 
 
@@ -33,10 +34,11 @@ def append_if(frame: DataFrame, path: str, commit: Commit, accept: Callable[[], 
     Returns false, without a commit, if it does not, if the table does not exist or has other columns than the frame, or if
     this Delta has no such transaction. Files that are not committed remain until VACUUM.
     """
-    state = table_state(frame.sparkSession, path)
-    if state is None or _columns(state.schema) != _columns(frame.schema):
+    snapshot = snapshot_of(frame.sparkSession, path)
+    if snapshot.version() < 0:
         return False
-    return _append(frame, path, commit, accept)
+    schema = StructType.fromJson(json.loads(snapshot.schema().json()))
+    return _columns(schema) == _columns(frame.schema) and _append(frame, path, snapshot, commit, accept)
 
 
 def overwrite_once(frame: DataFrame, path: str, commit: Commit) -> None:
@@ -65,10 +67,9 @@ def _columns(schema: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
-def _append(frame: DataFrame, path: str, commit: Commit, accept: Callable[[], bool]) -> bool:
+def _append(frame: DataFrame, path: str, snapshot: Any, commit: Commit, accept: Callable[[], bool]) -> bool:
     spark = frame.sparkSession
     names, none = log_names(spark), log_names(spark).option.empty()
-    snapshot = snapshot_of(spark, path)
     if committed_versions(spark, snapshot).get(commit.app_id, -1) >= commit.version:
         return True
     try:

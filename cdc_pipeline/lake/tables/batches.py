@@ -45,10 +45,9 @@ def recorded_notes(lake: Lake) -> dict[int, dict[str, Any]]:
     }
 
 
-def recent_dialects(lake: Lake, batches: int) -> tuple[str, ...]:
-    """The dialects of the messages of the last `batches` batches, sorted."""
-    after = last_decoded_batch(lake) - batches
-    rows = read_rows(lake, "batches", ("batch_id", ">", after), columns=["dialects"])
+def recent_dialects(lake: Lake, first: int) -> tuple[str, ...]:
+    """The dialects of the messages of the batches from `first` on, sorted."""
+    rows = read_rows(lake, "batches", ("batch_id", ">=", first), columns=["dialects"])
     return tuple(sorted({dialect for row in rows for dialect in row["dialects"]}))
 
 
