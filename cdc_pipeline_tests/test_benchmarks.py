@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks import (
+    beside,
     days,
     decode,
     end_to_end,
@@ -289,4 +290,21 @@ def test_quick_collects_the_figures_of_all_benchmarks(
     assert results.read_figures(tmp_path / "all.json") == [
         Figure("first", 1.5, "s", 2.0),
         Figure("second", 1.5, "s", 2.0),
+    ]
+
+
+def test_figures_beside_those_of_another_commit(tmp_path: Path) -> None:
+    program = "import json, sys; json.dump([{'name': 'a_seconds', 'value': %s, 'unit': 's'}], open(sys.argv[2], 'w'))"
+    found: dict[str, dict[str, list[float]]] = {}
+    for side, value in (("there", 4.0), ("here", 1.0)):
+        folder = tmp_path / side / "benchmarks"
+        folder.mkdir(parents=True)
+        (folder / "tiny.py").write_text(program % value, encoding="utf-8")
+        figures = beside.figures_of_run(folder.parent, "tiny")
+        found[side] = {str(figure["name"]): [value, value] for figure in figures}
+    lines = [figure.line for figure in beside.ratios(found["there"], found["here"], {"a_seconds": "s"})]
+    assert lines == [
+        "RESULT a_seconds_there 4.00 s - -",
+        "RESULT a_seconds_here 1.00 s - -",
+        "RESULT a_seconds_beside 0.250 ratio - -",
     ]

@@ -47,7 +47,7 @@ batch reports what a run of the ingest job reports. Ends after `follow.maximum_m
 class FollowLimits:
     """How long a run follows its source, and how often it looks for new records."""
 
-    maximum_seconds: float = 1800.0
+    maximum_seconds: float = 18_000.0
     """The run ends after the batch that passes this time. The sensor requests the next one."""
     idle_seconds: float = 600.0
     """The run ends when the source had no new records for this time."""

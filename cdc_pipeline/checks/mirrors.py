@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import operator
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyarrow import compute as pc
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -19,10 +22,11 @@ from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
+from cdc_pipeline.lake.small_tables import open_small_table
 from cdc_pipeline.lake.tables.consistent_cuts import CUTS
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
-from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
@@ -90,6 +94,9 @@ def _check_mirror(spark: SparkSession, entry: MirrorEntry, scope: KeysToCheck, s
     columns = () if table is None else MirrorState.from_properties(table.properties).key_columns(scope.declared)
     if table is None or not columns:
         return _Checked(name, "tables without a key")
+    if table.version == entry.version and entry.rows <= scope.most_rows and (small := open_small_table(entry.path)):
+        live = small.rows.filter(pc.invert(small.rows[DELETED])) if entry.keeps_deleted else small.rows
+        return _checked(name, "all rows", _broken_in(live, columns))
     # Delta has the newest snapshot in memory, but computes that of a version from the log
     as_of = {} if table.version == entry.version else {"versionAsOf": str(entry.version)}
     mirror = spark.read.format("delta").options(**as_of).load(entry.path)
@@ -100,12 +107,32 @@ def _check_mirror(spark: SparkSession, entry: MirrorEntry, scope: KeysToCheck, s
             return _Checked(name, "too large and without TSOs")
         rows, rows_read = rows.where(F.col("_commit_ts") > since), "rows of this cut"
     broken = _broken(rows, columns)
-    examples = broken.limit(_SHOWN + 1).collect()
-    if not examples:
+    examples = [tuple(row) for row in broken.limit(_SHOWN + 1).collect()]
+    return _checked(name, rows_read, examples, broken.count() if len(examples) > _SHOWN else None)
+
+
+def _checked(name: str, rows_read: str, broken: Sequence[tuple[Any, Any]], count: int | None = None) -> _Checked:
+    """`broken`: first and last position of each duplicate or NULL key, `count` of them if it has only some."""
+    if not broken:
         return _Checked(name, rows_read)
-    count = broken.count() if len(examples) > _SHOWN else len(examples)
-    positions = ", ".join(filter(None, (_positions(row["first"], row["last"]) for row in examples[:_SHOWN])))
-    return _Checked(name, rows_read, f"{count} key(s) in more than one row, or NULL: {positions}")
+    positions = ", ".join(filter(None, (_positions(first, last) for first, last in broken[:_SHOWN])))
+    return _Checked(name, rows_read, f"{count or len(broken)} key(s) in more than one row, or NULL: {positions}")
+
+
+def _broken_in(rows: pa.Table, key: tuple[str, ...]) -> list[tuple[Any, Any]]:
+    """`_broken`, for the rows of a small mirror."""
+    numbered = rows.select(key).append_column("\0row", pa.array(range(len(rows))))
+    groups = numbered.group_by(list(key)).aggregate([("\0row", "list"), ("\0row", "count")])
+    is_broken = functools.reduce(
+        pc.or_, (pc.is_null(groups[name]) for name in key), pc.greater(groups["\0row_count"], 1)
+    )
+    names = _POSITION if set(_POSITION) <= set(rows.column_names) else ()
+    found = []
+    for group in groups.filter(is_broken)["\0row_list"].to_pylist():
+        places = (tuple(rows[name][row].as_py() for name in names) for row in group)
+        known = [place for place in places if place and None not in place] or [(None,)]
+        found.append((min(known), max(known)))
+    return found
 
 
 def _broken(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
@@ -124,7 +151,7 @@ def _broken(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     )
 
 
-def _positions(*positions: Row) -> str:
+def _positions(*positions: Sequence[Any]) -> str:
     """Texts of structs with the fields of `_POSITION`; empty if the mirror has no such columns."""
     texts = [str(Position(*row)) for row in positions if row[0] is not None]
     return " and ".join(dict.fromkeys(texts))

@@ -61,7 +61,7 @@ class FollowSettings(YamlModel):
     )
     maximum_minutes: Annotated[
         float, Field(description="A run ends after this time; the sensor requests the next one.")
-    ] = 30
+    ] = 300
     idle_minutes: Annotated[float, Field(description="A run ends when it found no new records for this time.")] = 10
     minimum_pause_seconds: Annotated[
         float, Field(description="Least time between two batches, and between two looks at the source. 0.2 or more.")

@@ -14,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -104,7 +106,9 @@ def read_frame(lake: Lake, table: str, *where: Condition) -> DataFrame:
     if not is_for_delta_rs(path):
         return _matching(lake.read(table), where)
     with _named_damage(path):
-        rows = _dataset(DeltaTable(path), path, where).to_table(filter=_expression(where))
+        opened = _open(path)
+        assert opened is not None
+        rows = _dataset(opened, path, where).to_table(filter=_expression(where))
     return lake.spark.createDataFrame(rows)
 
 
@@ -221,13 +225,37 @@ def _named_damage(path: str) -> Iterator[None]:
         raise damaged_table(path, error) from error
 
 
+_HANDLES = threading.local()
+"""Of each thread: path → handle of a table."""
+
+
 def _open(path: str) -> DeltaTable | None:
-    """The table's newest version; None if there is no table. Raises LakeError if its log is damaged."""
+    """The table's newest version; None if there is no table. Raises LakeError if its log is damaged.
+
+    The handle is that of the thread's last call for this table, which then has this version too: to read the commits since
+    then takes a tenth of the time.
+    """
     require_intact_logs([path])
+    handles: dict[str, tuple[DeltaTable, tuple[int, ...]]] = vars(_HANDLES).setdefault("tables", {})
+    table, commit = handles.pop(path, (None, None))
     try:
-        return DeltaTable(path)
+        # another table may have taken its place
+        if table is None or commit != _newest_commit(table, path):
+            table = DeltaTable(path)
+        else:
+            table.update_incremental()
+        handles[path] = table, _newest_commit(table, path)
     except TableNotFoundError:
         return None
+    except FileNotFoundError:  # the commit has left the log
+        return DeltaTable(path)
+    return table
+
+
+def _newest_commit(table: DeltaTable, path: str) -> tuple[int, ...]:
+    """Identifies the file of the commit."""
+    found = Path(path, "_delta_log", f"{table.version():020}.json").stat()
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _write(lake: Lake, table: str, rows: pa.Table, commit: Commit, mode: _Mode) -> None:

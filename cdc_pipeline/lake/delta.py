@@ -31,6 +31,8 @@ from cdc_pipeline.lake.delta_log import (
     snapshot_at,
     snapshot_of,
 )
+from cdc_pipeline.lake.file_statistics import open_local_table, spark_schema
+from cdc_pipeline.lake.log_files import has_checksum
 from cdc_pipeline.spark.jvm import jvm_session
 from cdc_pipeline.spark.small_frames import set_for_small_queries
 
@@ -87,6 +89,11 @@ def is_committed(spark: SparkSession, path: str, commit: Commit) -> bool:
 
 def table_state(spark: SparkSession, path: str, at: int | None = None) -> TableState | None:
     """The state of the table at `path`, of its version `at` or of the newest; None if there is no table."""
+    # without a checksum Spark reads the log in a job
+    if at is None and not has_checksum(path) and (opened := open_local_table(path)) is not None:
+        settings = opened.metadata().configuration
+        properties = {name: value for name, value in settings.items() if value is not None}
+        return TableState(opened.version(), spark_schema(opened), properties)
     snapshot = snapshot_of(spark, path) if at is None else snapshot_at(spark, path, at)
     version: int = snapshot.version()
     if version < 0:

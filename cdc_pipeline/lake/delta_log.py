@@ -26,6 +26,8 @@ _CHECKED: set[str] = set()
 """Paths of the tables whose logs this process has found complete."""
 _WRITTEN_HERE: dict[str, int] = {}
 """Folder of a pipeline → when (ms) this process became its only writer."""
+_COMMITTED_BY_DELTA_RS: set[str] = set()
+"""Paths of the tables to which this process has committed without Spark."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +124,15 @@ def file_retention_hours(spark: SparkSession, path: str) -> float:
     return milliseconds / 3_600_000
 
 
+def note_foreign_commit(path: str) -> None:
+    """Call it after a commit to the table without Spark: Delta's cached snapshot does not have it."""
+    _COMMITTED_BY_DELTA_RS.add(path)
+
+
 def _listed_since(spark: SparkSession, path: str) -> Any:
     """From when on a cached snapshot of the table is as good as a new one (Option of ms); None if it has to be a new one."""
+    if path in _COMMITTED_BY_DELTA_RS:
+        return None
     for home, since in _WRITTEN_HERE.items():
         # delta-rs commits to control tables, which Delta's cache in the JVM does not notice
         if path.startswith(f"{home}/") and path.removeprefix(f"{home}/") not in CONTROL_TABLES:

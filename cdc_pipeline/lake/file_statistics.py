@@ -22,6 +22,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 from pyspark.sql.types import StructType
 
+from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.paths import escape_glob, is_for_delta_rs
 
 Condition: TypeAlias = tuple[str, Literal["=", ">", ">=", "<=", "longer than"], int | str]
@@ -29,6 +30,17 @@ Condition: TypeAlias = tuple[str, Literal["=", ">", ">=", "<=", "longer than"], 
 OPERATORS = {"=": operator.eq, ">": operator.gt, ">=": operator.ge, "<=": operator.le}
 _BOUNDS = {">": ("max", pc.greater), ">=": ("max", pc.greater_equal), "<=": ("min", pc.less_equal)}
 """Operator → the bound of a file that shows whether it may have a matching row, and how."""
+
+
+def open_local_table(path: str) -> DeltaTable | None:
+    """The newest version of a table; None if there is none, or if Spark has to read it, whose errors say what is wrong."""
+    if not is_for_delta_rs(path):
+        return None
+    require_intact_logs([path])
+    try:
+        return DeltaTable(path)
+    except (DeltaError, OSError):
+        return None
 
 
 def is_read_by_path(table: DeltaTable) -> bool:
@@ -102,15 +114,12 @@ def find_batch_files(path: str, first: int, last: int, above: Mapping[str, int])
     None if Delta has to find them: the table is not in a local folder, delta-rs cannot open it, it has a feature that
     decides how its files are read (such as deletion vectors), or the files are too many, elsewhere or missing.
     """
-    if not is_for_delta_rs(path):
+    table = open_local_table(path)
+    if table is None:
         return None
     of_batches: list[Condition] = [("batch_id", ">=", first), ("batch_id", "<=", last)]
-    try:
-        table = DeltaTable(path)
-        listed = list_own_files(table, of_batches, [(column, ">", bound) for column, bound in above.items()])
-        schema = spark_schema(table)
-    except (DeltaError, OSError):
-        return None  # Delta's own error says what is wrong
+    listed = list_own_files(table, of_batches, [(column, ">", bound) for column, bound in above.items()])
+    schema = spark_schema(table)
     if listed is None:
         return None
     files = listed.to_pylist()

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import TableState, table_state
-from cdc_pipeline.lake.file_statistics import find_batch_files, spark_schema
-from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths, is_for_delta_rs
+from cdc_pipeline.lake.file_statistics import find_batch_files
+from cdc_pipeline.lake.paths import LakePaths, is_for_delta_rs
 from cdc_pipeline.spark.jvm import balanced
 
 
@@ -52,22 +52,10 @@ class Lake:
         return self.spark.read.format("delta").load(path)
 
     def state(self, table: str) -> TableState | None:
-        """Metadata of one of `paths.OWN_TABLES`; None if it does not exist.
-
-        Without a Spark job: Spark would need one for tables that delta-rs writes, because they have no checksum files.
-        """
-        path = self.paths.table(table)
-        if table not in CONTROL_TABLES or not is_for_delta_rs(path):
-            return table_state(self.spark, path)
-        return _state_by_delta_rs(path) if DeltaTable.is_deltatable(path) else None
+        """Metadata of one of `paths.OWN_TABLES`; None if it does not exist."""
+        return table_state(self.spark, self.paths.table(table))
 
     def exists(self, table: str) -> bool:
         """Whether one of `paths.OWN_TABLES` exists."""
         path = self.paths.table(table)
         return DeltaTable.is_deltatable(path) if is_for_delta_rs(path) else self.state(table) is not None
-
-
-def _state_by_delta_rs(path: str) -> TableState:
-    table = DeltaTable(path)
-    properties = {name: value for name, value in table.metadata().configuration.items() if value is not None}
-    return TableState(table.version(), spark_schema(table), properties)

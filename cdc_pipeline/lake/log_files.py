@@ -39,6 +39,12 @@ def has_version(table: str, version: int) -> bool:
     return commit.exists() or next(commits_newest_first(table), Path()).name > commit.name
 
 
+def has_checksum(table: str) -> bool:
+    """Whether the newest commit of a local table has a checksum file, which Spark writes and delta-rs does not."""
+    commit = next(commits_newest_first(table), None)
+    return commit is not None and commit.with_suffix(".crc").exists()
+
+
 def read_actions(commit: Path) -> Iterator[dict[str, Any]]:
     """The actions of a commit file, one by one. Raises OSError or ValueError if it cannot be read."""
     with commit.open(encoding="utf-8") as lines:

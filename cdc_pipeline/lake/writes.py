@@ -76,7 +76,8 @@ def _append(frame: DataFrame, path: str, snapshot: Any, commit: Commit, accept: 
         no_columns = names.option.apply(names.converters.asScala(names.array_list()).toSeq())
         operation = names.write(names.append, no_columns, none, names.option.apply(commit.note_json), *[none] * 5)
         transaction = delta_log(spark, path).startTransaction(none, names.option.apply(snapshot))
-        transaction.txnVersion(commit.app_id)  # a concurrent commit of the same writer is a conflict
+        # A concurrent commit of the same writer is a conflict. `txnVersion` would compute the state of the table in a job
+        transaction.readTxn().append(commit.app_id)
     except Py4JJavaError:
         raise
     except (Py4JError, TypeError):  # a class that does not exist is a package to py4j

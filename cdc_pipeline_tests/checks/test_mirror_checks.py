@@ -26,6 +26,7 @@ from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSc
 from cdc_pipeline_tests.support.lakes.mirror_checks import CUTS, mirror_checks, report_of
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, put
+from cdc_pipeline_tests.support.lakes.ways import MERGED, REWRITTEN, written_by
 from cdc_pipeline_tests.support.messages import Topic, watermark
 
 _NAMES = [TableName("db", name) for name in "abcde"]
@@ -173,9 +174,14 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     entries = tuple(
         replace(entry, version=entry.version + 2, rows=2) for entry in report.mirrors if entry.name.table == "t"
     )
-    for most_rows, checked in ((2, "all rows"), (1, "rows of this cut")):
+    for most_rows, checked, way in (
+        (2, "all rows", REWRITTEN),
+        (2, "all rows", MERGED),
+        (1, "rows of this cut", REWRITTEN),
+    ):
         to_check = KeysToCheck({}, most_rows, ["db.t"])
-        found = keys_hold_result(Lake(spark, lake), replace(report, mirrors=entries), to_check, CUTS)
+        with written_by(way):  # small mirrors are read in the same way
+            found = keys_hold_result(Lake(spark, lake), replace(report, mirrors=entries), to_check, CUTS)
         assert found.severity == dg.AssetCheckSeverity.ERROR
         assert found.description is not None
         assert found.description.startswith("`db.t: 1 key(s) in more than one row, or NULL: t/1@0 and t/1@77`. ")

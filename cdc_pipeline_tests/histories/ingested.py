@@ -30,6 +30,7 @@ from cdc_pipeline_tests.histories.shapes import State
 from cdc_pipeline_tests.histories.strategies import history_of_seed
 from cdc_pipeline_tests.support.lakes.kills import Killer, ingested_with_kills
 from cdc_pipeline_tests.support.lakes.truth import differences
+from cdc_pipeline_tests.support.lakes.ways import MERGED, REWRITTEN, written_by
 
 # The default seed has few messages, with DDL of many kinds, some of it resent.
 SEED = int(os.environ.get("CDC_HISTORY_SEED", "668"))
@@ -79,6 +80,7 @@ class IngestedHistories:
         self.doubts: set[TableName] = set()
         self.compared_tables: set[TableName] = set()
         self._chance = random.Random(str(histories))
+        self._ways = random.Random(str(histories))
         self.finished_under_other_settings = 0
 
     def ingest_files(self) -> None:
@@ -94,10 +96,11 @@ class IngestedHistories:
         return self.histories.files()
 
     def ingest_file(self) -> None:
-        """Ingests the files so far, in as many runs as the kills require."""
-        ingested_with_kills(
-            self.spark, self.paths, self.captures, self.killer, self.columns, self._finish_under_other_settings
-        )
+        """Ingests the files so far, in as many runs as the kills require. Small mirrors are written in either way."""
+        with written_by(self._ways.choice((REWRITTEN, REWRITTEN, MERGED))):
+            ingested_with_kills(
+                self.spark, self.paths, self.captures, self.killer, self.columns, self._finish_under_other_settings
+            )
 
     def _finish_under_other_settings(self) -> None:
         """Resumes a killed run's cut now and then under other settings, which must not change the cut."""

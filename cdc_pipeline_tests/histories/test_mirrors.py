@@ -103,7 +103,9 @@ def test_mirrors_equal_the_model(
     assert ingested.wrong == [], ingested.histories
     assert lake_balance(Lake(spark, ingested.paths)).is_balanced
     cuts = spark.read.format("delta").load(ingested.paths.table("consistent_cuts"))
-    assert cuts.where("breaches > 0").count() == 0
+    # without watermarks a file may bring what is older than the cut before it (promise 3): then the table has a gap
+    if ingested.histories.watermarks or not ingested.doubts:
+        assert cuts.where("breaches > 0").count() == 0
 
 
 def test_the_runs_were_killed(with_watermarks: IngestedHistories, without_watermarks: IngestedHistories) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from cdc_pipeline.lake.control_tables import (
     read_rows,
     read_sums,
 )
-from cdc_pipeline.lake.delta import Commit, committed_version, table_state
+from cdc_pipeline.lake.delta import Commit, committed_version, forget_cached_log, table_state
 from cdc_pipeline.lake.file_statistics import Condition
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
@@ -111,8 +112,23 @@ def test_the_state_is_that_of_spark(lake: Lake) -> None:
     append_rows(lake, _TABLE, _rows(2), _commit(2))
     found = lake.state(_TABLE)
     assert found is not None
-    assert found == table_state(lake.spark, lake.paths.table(_TABLE))
+    assert found == table_state(lake.spark, lake.paths.table(_TABLE), found.version)
     assert found.version == 1
+
+
+def test_a_table_that_takes_the_place_of_another(lake: Lake) -> None:
+    """Such as one that a rebuild has moved there: the thread's handle of the former table is not used."""
+    for number in range(1, 4):
+        append_rows(lake, _TABLE, _rows(number), _commit(number))
+        assert len(_ids(lake)) == number
+    folder = lake.paths.table(_TABLE).removeprefix("file:")
+    for count in (3, 2):
+        shutil.rmtree(folder)
+        forget_cached_log(lake.spark, lake.paths.table(_TABLE))
+        for number in range(10, 10 + count):
+            append_rows(lake, _TABLE, _rows(number), _commit(number))
+        assert _ids(lake) == list(range(10, 10 + count))
+        assert newest_version(lake, _TABLE, _commit(1).app_id) == 9 + count
 
 
 def test_a_table_without_rows_exists(lake: Lake) -> None:

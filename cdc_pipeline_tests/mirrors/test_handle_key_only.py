@@ -151,9 +151,9 @@ def _offset(message: str) -> int:
 
 @pytest.fixture(scope="module")
 def known(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, way: str
 ) -> tuple[LakePaths, dict[str, list[list[tuple[Any, ...]]]]]:
-    folder, topic = tmp_path_factory.mktemp("handle_key"), Topic()
+    folder, topic = tmp_path_factory.mktemp(f"handle_key-{way}"), Topic()
     paths = LakePaths(str(folder / "lake"), "shop")
     rows: dict[str, list[list[tuple[Any, ...]]]] = {table: [] for table in EXPECTED}
     for number, messages in enumerate((FIRST, SECOND)):

@@ -48,6 +48,8 @@ class CutRows:
     - `gaps`: of tables with rows that may be copies
     - `counted`: how many `delivered` has, and Kafka's timestamp of the newest; None if planning has not seen it
 
+    - `text_bytes`: the size of the texts of `changes`; None if planning has not asked for it
+
     `log` is `change_log` with the names of mirrors, `inside` its rows in the window. `columns_of`: given while planning.
     """
 
@@ -68,6 +70,7 @@ class CutRows:
         self._cached: list[DataFrame] = []
         self.copies: DataFrame | None = None
         self.counted: tuple[int, datetime | None] | None = None
+        self.text_bytes: int | None = None
         try:
             changes = self._without_copies(self.delivered)
             if columns_of is not None:
@@ -81,9 +84,10 @@ class CutRows:
             self.close()
             raise
 
-    def group(self) -> list[RowGroup]:
+    def group(self, *, with_text_bytes: bool) -> list[RowGroup]:
         """`row_groups` of `changes`."""
-        groups = row_groups(self.changes)
+        groups = row_groups(self.changes, with_text_bytes=with_text_bytes)
+        self.text_bytes = sum(group.text_bytes for group in groups) if with_text_bytes else None
         if self.copies is None:
             newest = max((group.newest for group in groups if group.newest is not None), default=None)
             self.counted = sum(group.changes for group in groups), newest

@@ -51,6 +51,8 @@ class RowGroup:
     """The source table; None unless the mirror is merged."""
     newest: datetime | None = None
     """Kafka's timestamp of the newest record, in the time zone of this process."""
+    text_bytes: int = 0
+    """The size of their images' texts, if asked for."""
     spelled: tuple[TableName, ...] = ()
     """Upstream's name of the table, as the messages spell it, the first one first."""
 
@@ -62,8 +64,16 @@ _IS_UNSURE = (
 )
 
 
-def row_groups(changes: DataFrame) -> list[RowGroup]:
+def text_bytes(image: str) -> str:
+    """SQL: the size of the texts of an image, 0 if it is NULL."""
+    return f"coalesce(aggregate(map_values({image}), 0L, (n, text) -> n + coalesce(octet_length(text), 0)), 0L)"
+
+
+def row_groups(changes: DataFrame, *, with_text_bytes: bool = False) -> list[RowGroup]:
     """Groups the rows, in the order of their first row."""
+    size = F.expr("0L")
+    if with_text_bytes:
+        size = F.sum(F.expr(f"{text_bytes('after')} + {text_bytes('before')}"))
     image = F.coalesce("after", "before")
     source = source_columns(changes)
     place = F.struct("commit_ts", *BATCH_POSITION)
@@ -90,6 +100,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             F.min_by(SPELLED, place).alias("first_spelled"),
             F.collect_set(SPELLED).alias("spelled"),
             F.max("timestamp").alias("newest"),
+            size.alias("text_bytes"),
         )
         .orderBy("database", "table", "segment", "first", F.desc("images"), F.desc("inserts"))
         .collect()
@@ -111,6 +122,7 @@ def row_groups(changes: DataFrame) -> list[RowGroup]:
             last_position=tuple(row["last"][1:]),
             source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,
             newest=row["newest"],
+            text_bytes=row["text_bytes"],
             spelled=tuple(dict.fromkeys(TableName(*name) for name in (row["first_spelled"], *row["spelled"]))),
         )
         for row in rows

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import row_count, table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.restored_tables import RestoredTableError, require_not_restored
+from cdc_pipeline.lake.small_tables import open_small_table
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows
 from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
@@ -36,10 +35,9 @@ from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
 from cdc_pipeline.mirrors.execution.step_runner import StepResult, StepResults, StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
-from cdc_pipeline.mirrors.merge.net_changes import net_changes, resolve_contested
-from cdc_pipeline.mirrors.merge.row_entries import row_entries
+from cdc_pipeline.mirrors.merge.net_rows import reduce_changes
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
-from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
@@ -90,7 +88,7 @@ class CutExecution:
         """
         self.stages.end("plan")
         window, events = planned.window, planned.row_selection.events
-        done, net_rows = self._run_steps(planned, rows.changes, resumed=resumed)
+        done, net_rows = self._run_steps(planned, rows.changes, rows.text_bytes, resumed=resumed)
         if done.failures:
             planned = self._quarantine_failed(planned, done)
         with small_query(self.lake.spark, self.expected_rows):
@@ -154,22 +152,25 @@ class CutExecution:
 
     # ---- steps
 
-    def _run_steps(self, planned: PlannedCut, changes: DataFrame, *, resumed: bool) -> tuple[StepResults, int]:
+    def _run_steps(
+        self, planned: PlannedCut, changes: DataFrame, text_bytes: int | None, *, resumed: bool
+    ) -> tuple[StepResults, int]:
         """The results of the steps, and the number of net changes that they applied."""
         row_sets = {item.step: item for item in planned.row_sets}
-        view = f"net_{uuid.uuid4().hex}"
-        entries = row_entries(changes, row_sets.values())
         with small_query(self.lake.spark, self.expected_rows):
-            net = net_changes(entries).persist()  # plans the query
-            net_rows, contested = net.agg(F.count_if("counts"), F.count_if("contested")).first() or (0, 0)
-            if contested:
-                unresolved, net = net, resolve_contested(entries, net).persist()
-                net_rows = net.where("counts").count()
-                unresolved.unpersist()
+            net = reduce_changes(
+                changes,
+                row_sets,
+                planned.plan.steps,
+                self.lake.paths,
+                time_zone=planned.settings.time_zone,
+                salt=planned.settings.columns.salt,
+                size=text_bytes,
+            )
             found = _rows_by_step(changes, planned) if resumed else None
         self.stages.end("net changes")
-        net.createOrReplaceGlobalTempView(view)
-        steps = RowMerger(self.lake, planned.settings.time_zone, view, found, planned.settings.columns.salt)
+        settings = planned.settings
+        steps = RowMerger(self.lake, settings.time_zone, net, found, settings.columns.salt)
         commits = CutCommits(self.lake.paths.pipeline, planned.window.cut_id, self._note(planned.window))
         ended = record_ended_steps(self.lake, planned, self.run_id) if resumed else []
         for failure in ended:
@@ -183,16 +184,12 @@ class CutExecution:
         runner = StepRunner(self.lake, planned.plan.steps, row_sets, commits, steps, threads, marks, given_up)
         try:
             done = runner.run(self.report)
-            if done.failures:
-                lost = {index for failure in done.failures for index in failure.chain}
-                with small_query(self.lake.spark, self.expected_rows):
-                    net_rows = net.where("counts").where(~F.col("step").isin(sorted(lost))).count()
-                done.results = {index: result for index, result in done.results.items() if index not in lost}
-            return done, net_rows
+            lost = {index for failure in done.failures for index in failure.chain}
+            done.results = {index: result for index, result in done.results.items() if index not in lost}
+            return done, net.count(without=lost)
         finally:
             self.stages.end("steps")
-            self.lake.spark.catalog.dropGlobalTempView(view)
-            net.unpersist()
+            net.close()
 
     def _restored(self, planned: PlannedCut) -> dict[int, Exception]:
         """The steps on mirrors that were restored (RESTORE) after the cut was begun: their commits do not show how far they
@@ -267,7 +264,9 @@ def mirror_entry(lake: Lake, name: TableName) -> MirrorEntry | None:
     if table is None:
         return None
     state = MirrorState.from_properties(table.properties)
-    if state.has_soft_delete:
+    if (small := open_small_table(path)) is not None:
+        rows = small.count_rows(DELETED if state.has_soft_delete else None)
+    elif state.has_soft_delete:
         rows = live_rows(lake.read_path(path), keeps_deleted=True).count()
     else:
         rows = row_count(lake.spark, path)

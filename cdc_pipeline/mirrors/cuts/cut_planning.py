@@ -39,6 +39,7 @@ from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
+from cdc_pipeline.spark.small_frames import is_small
 
 _PlanResult = tuple[CutPlan, PlanDraft, tuple[str, ...]]
 """A plan, its draft, and one sentence for each effect of a changed selection."""
@@ -159,7 +160,8 @@ class CutPlanner:
 
     def _groups(self, rows: CutRows) -> list[RowGroup]:
         raw, claims = partial(read_raw_batches, self.lake), partial(read_claims, self.lake)
-        return with_types(rows.group(), raw, rows.changes, self._mirror, claims)
+        few = is_small(self.published.pending + self.progress.new_row_changes)
+        return with_types(rows.group(with_text_bytes=few), raw, rows.changes, self._mirror, claims)
 
     def _draft(self, groups: Iterable[RowGroup]) -> PlanDraft:
         return PlanDraft(groups, self._mirror, self.published.names, self.window.cut_id, self.settings)

@@ -22,6 +22,8 @@ from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, Step
 _CREATION = {
     # deletes and updates mark rows instead of copying files: 7 KB against 20 MB for 1000 rows of 2 million
     "delta.enableDeletionVectors": "true",
+    # Spark's default; that of delta-rs is 100, and to read so many commits takes it longer than to rewrite the mirror
+    "delta.checkpointInterval": "10",
 }
 
 

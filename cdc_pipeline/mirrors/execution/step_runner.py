@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import threading
 import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 from typing_extensions import assert_never
@@ -21,7 +24,7 @@ from typing_extensions import assert_never
 from cdc_pipeline.lake.delta import commit_metadata
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.paths import first_line, hadoop_path
+from cdc_pipeline.lake.paths import first_line, hadoop_path, is_local_path
 from cdc_pipeline.mirrors.execution.alter_columns import change_columns
 from cdc_pipeline.mirrors.execution.mirror_folders import MirrorFolders
 from cdc_pipeline.mirrors.execution.row_moves import delete_rows, exchange_rows, truncate_rows
@@ -222,13 +225,23 @@ def _marked(spark: SparkSession, folder: str | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    filesystem, path = hadoop_path(spark, folder)
-    filesystem.mkdirs(path)
+    make, remove = _folder_operations(spark, folder)
+    make()
     try:
         yield
     except Exception as error:
         if not _JVM_ENDS.search("".join(traceback.format_exception(error))):
             with contextlib.suppress(Exception):
-                filesystem.delete(path, False)
+                remove()
         raise
-    filesystem.delete(path, False)
+    remove()
+
+
+def _folder_operations(spark: SparkSession, folder: str) -> tuple[Callable[[], object], Callable[[], object]]:
+    """What creates the empty folder, and what removes it. Hadoop would start processes for a local one."""
+    if is_local_path(folder):
+        return partial(Path(folder).mkdir, parents=True, exist_ok=True), partial(
+            shutil.rmtree, folder, ignore_errors=True
+        )
+    filesystem, path = hadoop_path(spark, folder)
+    return partial(filesystem.mkdirs, path), partial(filesystem.delete, path, False)

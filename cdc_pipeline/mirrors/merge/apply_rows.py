@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
@@ -13,6 +14,7 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, commit_session, is_committed, stored_bytes
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.small_tables import SmallTable, open_small_table
 from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.changes.dead_letters import value_dead_letters
 from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
@@ -25,7 +27,10 @@ from cdc_pipeline.mirrors.merge.merge_rows import (
     merge_keyed,
     merge_keyless,
 )
+from cdc_pipeline.mirrors.merge.net_rows import NetRows
+from cdc_pipeline.mirrors.merge.rewrite_rows import rewrite_keyed, rewrite_keyless
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
+from cdc_pipeline.mirrors.merge.small_rows import StepRows
 from cdc_pipeline.mirrors.merge.typed_rows import Target, typed_rows, with_generated
 from cdc_pipeline.mirrors.model.masks import NULL
 from cdc_pipeline.mirrors.model.step_commits import StepCommits
@@ -70,8 +75,7 @@ class RowMerger:
     lake: Lake
     time_zone: str
     """The zone in which the encoder prints TIMESTAMP."""
-    net_view: str
-    """Global temporary view of `net_changes`."""
+    net: NetRows
     changes_found: Mapping[int, int] | None
     """Row changes of each step, if the cut was planned by an earlier run, which may have run some steps. Else None."""
     salt: str = field(default="", repr=False)
@@ -100,27 +104,27 @@ class RowMerger:
                     "this one groups changes differently",
                     pipeline=self.lake.paths.pipeline,
                 )
+        rows = self.net.small.get(row_set.step)
+        if rows is not None and rows.is_readable:
+            mirror = open_small_table(path)
+            if mirror is not None and set(rows.values.column_names) <= set(mirror.rows.column_names):
+                return _rewrite(mirror, step, row_set, rows, commits, note_gaps)
         size = stored_bytes(self.lake.spark, path)
         few = is_small(step.changes) and size <= TINY_MIRROR
         session = commit_session(self.lake.spark, commit, whole_files=size <= SMALL_MIRROR, small=few)
         state = step.state
         computed = ComputedValues(allow_null_on_error(session), state) if state.computed_shown else None
         target, gaps = self._target(step, row_set, computed)
-        rows = self._rows(session, target, row_set)
-        named = {gap.column for gap in state.gaps if gap.kind is GapKind.PARTIAL_IMAGES}
-        absent = [name for name in step.absent if name not in named]
-        if absent and (unknown := count_unknown_rows(session, path, rows, target, absent)):
-            message = (
-                f"{unknown} row(s) were updated without some columns and did not exist in the mirror under their key, so "
-                f"these columns are NULL: {', '.join(absent)}"
-            )
-            gaps.append(Gap(GapKind.UNKNOWN_ROWS, message))
-        result, found = _examined(rows, keyless=target.keyless)
+        typed = self._rows(session, target, row_set)
+        absent = _counted_absent(step)
+        if absent:
+            gaps += _unknown_rows(count_unknown_rows(session, path, typed, target, absent), absent)
+        result, found = _examined(typed, keyless=target.keyless)
         gaps += found
         if result.bad_rows:
-            gaps.append(self._reject_bad_rows(rows, step, commits, result.bad_rows))
+            gaps.append(self._reject_bad_rows(typed, step, commits, result.bad_rows))
         note_gaps(gaps, commits(_DEAD_LETTERS))
-        good = rows.where("size(bad) = 0") if result.bad_rows else rows
+        good = typed.where("size(bad) = 0") if result.bad_rows else typed
         # without deletes the rows of a keyless table are appended without reading the mirror
         if step.into_empty or (target.keyless and not result.deletes):
             append_rows(path, good, target, commit)
@@ -154,7 +158,7 @@ class RowMerger:
 
     def _rows(self, session: SparkSession, target: Target, row_set: RowSet) -> DataFrame:
         """The typed, masked rows of a step."""
-        net = session.table(f"global_temp.{self.net_view}").where(F.col("step") == row_set.step)
+        net = session.table(f"global_temp.{self.net.view}").where(F.col("step") == row_set.step)
         return with_masks(with_generated(typed_rows(net, target), target), masked_cells(target.state), self.salt)
 
     def _reject_bad_rows(self, rows: DataFrame, step: ApplyRows, commits: StepCommits, bad: int) -> Gap:
@@ -166,6 +170,40 @@ class RowMerger:
         )
         append_once(value_dead_letters(rows, step.state, raw), self.lake.paths.table("dead_letters"), commit)
         return Gap(GapKind.BAD_VALUES, f"{bad} row(s) with values that their types cannot hold: see dead_letters")
+
+
+def _rewrite(
+    mirror: SmallTable,
+    step: ApplyRows,
+    row_set: RowSet,
+    rows: StepRows,
+    commits: StepCommits,
+    note_gaps: Callable[[Sequence[Gap], Commit], None],
+) -> RowCounts:
+    """`RowMerger.apply` for a small mirror, by the driver."""
+    absent, state = _counted_absent(step), step.state
+    if row_set.keyless:
+        result = rewrite_keyless(mirror.rows, rows, state)
+    else:
+        result = rewrite_keyed(mirror.rows, rows, state, row_set.columns, absent)
+    gaps = [*_unknown_rows(result.unknown, absent), *_gaps(rows.found)]
+    note_gaps(gaps, commits(_DEAD_LETTERS))
+    mirror.replace(result.rows, commits(_ROWS))
+    return RowCounts(result.merged, zero_dates=rows.found["zero"])
+
+
+def _counted_absent(step: ApplyRows) -> list[str]:
+    """The absent columns without a gap that covers rows whose values are unknown."""
+    named = {gap.column for gap in step.state.gaps if gap.kind is GapKind.PARTIAL_IMAGES}
+    return [name for name in step.absent if name not in named]
+
+
+def _unknown_rows(count: int, absent: Sequence[str]) -> list[Gap]:
+    message = (
+        f"{count} row(s) were updated without some columns and did not exist in the mirror under their key, so "
+        f"these columns are NULL: {', '.join(absent)}"
+    )
+    return [Gap(GapKind.UNKNOWN_ROWS, message)] if count else []
 
 
 def _absent_defaults(step: ApplyRows, time_zone: str) -> tuple[dict[str, Column | None], list[Gap]]:
@@ -214,7 +252,7 @@ def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
         rejected=counts["rejected"],
         zero_dates=counts["zero"] or 0,
     )
-    return result, list(_gaps(counts))
+    return result, list(_gaps(counts.asDict()))
 
 
 def _distinct(name: str) -> Column:
@@ -222,7 +260,7 @@ def _distinct(name: str) -> Column:
     return F.array_distinct(F.flatten(F.collect_set(F.when(F.size(name) > 0, F.col(name)))))
 
 
-def _gaps(counts: Row) -> Iterator[Gap]:
+def _gaps(counts: Mapping[str, Any]) -> Iterator[Gap]:
     for name in sorted(counts["damaged"]):
         yield Gap(GapKind.DAMAGED_TEXT, "the encoder has damaged its text", name)
     for name in sorted(counts["doubtful"]):

@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType
 from cdc_pipeline.mirrors.merge.typed_rows import value_column
 from cdc_pipeline.mirrors.model.masks import HASH, Mask
 from cdc_pipeline.mirrors.model.state import METADATA, MirrorState
-from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
+from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.types.spark_types import spark_type
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -25,6 +25,7 @@ MaskedCells: TypeAlias = "Mapping[str, tuple[DataType, Mask]]"
 """Columns of a frame to be masked, each with its type in the frame and its mask."""
 
 _ZEROS = r"\.0+$|(\.\d*[1-9])0+$"
+_INNER, _OUTER = "\0mask_inner", "\0mask_outer"
 _BLOCK = 64
 """Block size of SHA-256 in bytes, to which HMAC pads its key."""
 
@@ -43,19 +44,24 @@ def with_masks(frame: DataFrame, cells: MaskedCells, salt: str) -> DataFrame:
     """The frame with these columns masked. Hashes are STRING; `null` keeps the column's type; NULL stays NULL."""
     if not cells:
         return frame
-    inner, outer = (unused_name(name, frame.columns) for name in ("mask_inner", "mask_outer"))
-    keyed = frame
-    if any(mask == HASH for _, mask in cells.values()):
-        pads = small_frame(frame.sparkSession, [tuple(map(bytes, _pads(salt)))], f"{inner} BINARY, {outer} BINARY")
-        keyed = frame.crossJoin(F.broadcast(pads))
-    columns = []
-    for name in frame.columns:
-        cell = F.col(quoted(name))
-        if name in cells:
-            kind, mask = cells[name]
-            cell = _hash(cell, kind, F.col(inner), F.col(outer)) if mask == HASH else F.lit(None).cast(kind)
-        columns.append(cell.alias(name))
-    return keyed.select(*columns)
+    keyed = with_pads(frame, salt) if any(mask == HASH for _, mask in cells.values()) else frame
+    return keyed.select(
+        *(
+            masked(F.col(quoted(name)), *cells[name]).alias(name) if name in cells else quoted(name)
+            for name in frame.columns
+        )
+    )
+
+
+def with_pads(frame: DataFrame, salt: str) -> DataFrame:
+    """The frame with the columns that `masked` needs for hashes."""
+    pads = small_frame(frame.sparkSession, [tuple(map(bytes, _pads(salt)))], f"`{_INNER}` BINARY, `{_OUTER}` BINARY")
+    return frame.crossJoin(F.broadcast(pads))
+
+
+def masked(cell: Column, kind: DataType, mask: Mask) -> Column:
+    """The masked value of a cell of this type, in a frame of `with_pads`."""
+    return _hash(cell, kind, F.col(quoted(_INNER)), F.col(quoted(_OUTER))) if mask == HASH else F.lit(None).cast(kind)
 
 
 def _pads(salt: str) -> tuple[bytearray, bytearray]:

@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, DoubleType, FloatType, StringType, Tim
 
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column
 from cdc_pipeline.mysql.types.spark_types import is_zero_date, spark_type
-from cdc_pipeline.mysql.types.wire_values import Encodings, typed_cell
+from cdc_pipeline.mysql.types.wire_values import Encodings, encodings_of, typed_cell
 
 _BAD = "\0"
 """Prefix of a text that its type cannot hold. No canonical text starts with it."""
@@ -55,9 +55,8 @@ class Identity:
         )
 
     def _canonical(self, text: SparkColumn, column: Column) -> SparkColumn:
-        cell = typed_cell(
-            text, column, self.time_zone, tuple((dialect, dict(sent)) for dialect, sent in self.encodings)
-        )
+        wires = tuple((dialect, dict(sent)) for dialect, sent in self.encodings)
+        cell = typed_cell(text, column.type, self.time_zone, encodings_of(column.name, wires))
         target = spark_type(column.type)
         if isinstance(target, BinaryType):
             shown = F.hex(cell)

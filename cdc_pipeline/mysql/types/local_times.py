@@ -83,21 +83,16 @@ def is_shown(text: Column, time_zone: str, how: str) -> Column | None:
     return F.coalesce(in_hour, F.lit(False))
 
 
-def ambiguous_columns(texts: Iterable[tuple[str, Column, MySqlType]], time_zone: str) -> Column | None:
-    """An array column: `twice:<column>` or `never:<column>` per TIMESTAMP column whose text does not determine its instant.
-
-    `texts`: (name, text, type) per column. None if no row can have such a text.
-    """
-    entries = [
-        F.when(condition, F.lit(f"{how}:{name}"))
-        for name, text, kind in texts
-        if kind.base == "timestamp"
+def ambiguous_time(text: Column, kind: MySqlType, time_zone: str) -> Column | None:
+    """TWICE or NEVER if the text of a TIMESTAMP does not determine its instant, else NULL. None: no text is such a one."""
+    found = [
+        F.when(condition, F.lit(how))
         for how in (TWICE, NEVER)
-        if (condition := is_shown(text, time_zone, how)) is not None
+        if kind.base == "timestamp" and (condition := is_shown(text, time_zone, how)) is not None
     ]
-    return F.array_compact(F.array(*entries)) if entries else None
+    return F.coalesce(*found) if found else None
 
 
 def local_time_gaps(found: Iterable[str]) -> list[Gap]:
-    """The gaps of a mirror for the entries that `ambiguous_columns` returned."""
+    """The gaps of a mirror: `found` are texts of `ambiguous_time`, a colon, and the column."""
     return [Gap(*_GAPS[how], name) for how, _, name in (item.partition(":") for item in sorted(found))]

@@ -12,7 +12,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DecimalType, StringType
 
-from cdc_pipeline.mysql.model.table import Column as SchemaColumn
 from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline.mysql.types.json_documents import is_document
 from cdc_pipeline.mysql.types.spark_types import latin1_bytes, padded, parse_value, spark_type, text_decimal
@@ -20,6 +19,8 @@ from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, decimal_text_of_do
 
 Encodings: TypeAlias = "tuple[tuple[str, Mapping[str, str]], ...]"
 """(dialect, encoding per column) for each dialect of the rows; the encodings are those of `wire_value`."""
+CellEncodings: TypeAlias = "tuple[tuple[str, str | None], ...]"
+"""`Encodings` of one column: (dialect, encoding)."""
 
 JSON_BYTES = "JSON_BYTES"
 """MariaDB's JSON from Canal: UTF-8 bytes, encoded as ISO-8859-1 text (canal-facts 29)."""
@@ -31,12 +32,17 @@ _BIT_BYTES = 8
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
-def typed_cell(text: Column, column: SchemaColumn, time_zone: str, wires: Encodings) -> Column:
+def encodings_of(column: str, wires: Encodings) -> CellEncodings:
+    """The encodings of one column."""
+    return tuple((dialect, encodings.get(column)) for dialect, encodings in wires)
+
+
+def typed_cell(text: Column, kind: MySqlType, time_zone: str, encodings: CellEncodings) -> Column:
     """The typed value of a text, which depends on the column `dialect`; NULL if it cannot be parsed."""
-    by_dialect = {dialect: encodings.get(column.name) for dialect, encodings in wires}
+    by_dialect = dict(encodings)
     if len(set(by_dialect.values())) <= 1:
-        return wire_value(text, column.type, time_zone, next(iter(by_dialect.values()), None))
-    cells = {dialect: wire_value(text, column.type, time_zone, encoding) for dialect, encoding in by_dialect.items()}
+        return wire_value(text, kind, time_zone, next(iter(by_dialect.values()), None))
+    cells = {dialect: wire_value(text, kind, time_zone, encoding) for dialect, encoding in by_dialect.items()}
     return F.coalesce(*(F.when(F.col("dialect") == dialect, cell) for dialect, cell in cells.items()))
 
 

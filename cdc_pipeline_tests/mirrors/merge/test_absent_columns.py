@@ -169,9 +169,9 @@ GAPS = {
 
 @pytest.fixture(scope="module")
 def ingested(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, way: str
 ) -> tuple[LakePaths, dict[str, list[object]]]:
-    folder, topic = tmp_path_factory.mktemp("partial"), Topic()
+    folder, topic = tmp_path_factory.mktemp(f"partial-{way}"), Topic()
     paths = LakePaths(str(folder / "lake"), "shop")
     rows: dict[str, list[object]] = {table: [] for table in EXPECTED}
     for number, messages in enumerate((FIRST, SECOND)):

@@ -132,8 +132,8 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
-    return _told(spark, tmp_path_factory.mktemp("identity"))
+def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, way: str) -> LakePaths:
+    return _told(spark, tmp_path_factory.mktemp(f"identity-{way}"))
 
 
 def _told(spark: SparkSession, folder: Path) -> LakePaths:

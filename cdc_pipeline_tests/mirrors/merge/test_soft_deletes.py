@@ -141,8 +141,8 @@ class Ingested:
 
 
 @pytest.fixture(scope="module")
-def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ingested:
-    folder, topic = tmp_path_factory.mktemp("soft"), Topic()
+def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, way: str) -> Ingested:
+    folder, topic = tmp_path_factory.mktemp(f"soft-{way}"), Topic()
     found = Ingested(LakePaths(str(folder / "lake"), "shop"))
     for number, messages in enumerate((FIRST, SECOND)):
         for payload, partition in messages:
