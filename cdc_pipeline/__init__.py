@@ -3,8 +3,7 @@
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource, TicdcStorageSource
 from cdc_pipeline.mirrors.cuts.reading import CutTables, read_cut
-from cdc_pipeline.spark.jars import jar_packages
-from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline.spark.session import SparkLakehouse, jar_packages
 
 __all__ = [
     "CaptureFilesSource",

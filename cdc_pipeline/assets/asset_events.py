@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import dagster as dg
 
-from cdc_pipeline.assets.keys import CODE_VERSION
+from cdc_pipeline.assets.nodes import CODE_VERSION
 
 StageResult: TypeAlias = "dg.MaterializeResult[None] | dg.AssetCheckResult"
 """What a stage reports for Dagster: an asset's step yields it, other steps convert it first."""

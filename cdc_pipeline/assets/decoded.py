@@ -7,10 +7,10 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_pipeline.assets import nodes
 from cdc_pipeline.assets.asset_events import StageResult
-from cdc_pipeline.assets.keys import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS, table_key
 from cdc_pipeline.assets.metadata import delta_columns
-from cdc_pipeline.assets.nodes import decoded_lineage, node_attributes
+from cdc_pipeline.assets.nodes import CHANGE_LOG, DDL_HISTORY, DEAD_LETTERS, RAW, WATERMARKS
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.checks.contract import CONTRACT, FIELD_RULES, contract_result, field_rules_result, validate_table
 from cdc_pipeline.checks.records import BALANCE, NO_DEAD_LETTERS, balance_result, dead_letters_result
@@ -85,24 +85,24 @@ def decode_results(
             "new_rows": new_rows,
             "seconds": seconds,
             **delta_columns(states[table]),
-            **decoded_lineage(pipeline.name, states[table]),
+            **nodes.decoded_lineage(pipeline.name, states[table]),
         }
         results.append(dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version))
     return [*results, *checks]
 
 
 def _keys(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
-    return {table: table_key(pipeline.name, table) for table in _DESCRIPTIONS}
+    return {table: nodes.table_key(pipeline.name, table) for table in _DESCRIPTIONS}
 
 
 def _specs(pipeline: Pipeline, keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetSpec]:
     return [
         dg.AssetSpec(
             key,
-            deps=[table_key(pipeline.name, RAW)],
+            deps=[nodes.table_key(pipeline.name, RAW)],
             group_name=pipeline.name,
             description=_DESCRIPTIONS[table],
-            **node_attributes(pipeline),
+            **nodes.node_attributes(pipeline),
             metadata={"dagster/uri": pipeline.paths.table(table)},
         )
         for table, key in keys.items()

@@ -19,8 +19,8 @@ from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
 from cdc_pipeline.assets.decoded import decode_results
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.jobs import one_step_job
-from cdc_pipeline.assets.keys import CUTS, table_key
 from cdc_pipeline.assets.mirrors import cut_results, mirror_parents
+from cdc_pipeline.assets.nodes import CUTS, table_key
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.raw import ingest_results
 from cdc_pipeline.checks.cuts import attempt_result

@@ -7,11 +7,10 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_pipeline.assets.asset_events import AssetEvents
-from cdc_pipeline.assets.catalog import update_catalog
 from cdc_pipeline.assets.failures import translate_errors
-from cdc_pipeline.assets.keys import CUTS, table_key
 from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.mirrors import cut_maker
+from cdc_pipeline.assets.nodes import CUTS, table_key, update_catalog
 from cdc_pipeline.assets.opened_lake import open_lake, spark_of
 from cdc_pipeline.checks.cuts import own_commits_result
 from cdc_pipeline.lake.lake import Lake

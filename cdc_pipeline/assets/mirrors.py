@@ -6,33 +6,11 @@ from functools import partial
 
 import dagster as dg
 
+from cdc_pipeline.assets import nodes
 from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
-from cdc_pipeline.assets.catalog import update_catalog
-from cdc_pipeline.assets.cut_metadata import cut_metadata, mirror_metadata
-from cdc_pipeline.assets.keys import (
-    CHANGE_LOG,
-    CUTS,
-    DDL_HISTORY,
-    WATERMARKS,
-    mirror_key,
-    name_safe_key,
-    table_key,
-)
-from cdc_pipeline.assets.metadata import column_schema
-from cdc_pipeline.assets.nodes import mirror_group, mirror_lineage, node_attributes
+from cdc_pipeline.assets.metadata import column_schema, cut_metadata, mirror_metadata
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.checks.cuts import (
-    DDL_APPLIED,
-    NO_BREACH,
-    NO_FAILED_ATTEMPTS,
-    NO_GAPS,
-    ONLY_OWN_COMMITS,
-    attempt_result,
-    ddl_applied_result,
-    no_breach_result,
-    no_gaps_result,
-    own_commits_result,
-)
+from cdc_pipeline.checks import cuts as cut_checks
 from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, KeysToCheck, keys_hold_result, schema_result
 from cdc_pipeline.checks.records import BALANCE, cut_balance_result
 from cdc_pipeline.checks.results import code_span, previously_failed_tables
@@ -62,7 +40,7 @@ _SOFT_DELETE = f" Rows deleted upstream stay, with {DELETED} true."
 
 def mirror_parents(pipeline: Pipeline) -> list[dg.AssetKey]:
     """The assets that every mirror depends on."""
-    return [table_key(pipeline.name, table) for table in (CHANGE_LOG, DDL_HISTORY, WATERMARKS)]
+    return [nodes.table_key(pipeline.name, table) for table in (nodes.CHANGE_LOG, nodes.DDL_HISTORY, nodes.WATERMARKS)]
 
 
 def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
@@ -85,12 +63,12 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
     lifecycle = " Dropped upstream, or no longer included. Its history stays in this asset." if entry.dropped else ""
     if entry.moved_to:
         lifecycle = f" Renamed to {code_span(entry.moved_to)}, which has its rows and their history."
-    attributes = node_attributes(pipeline)
+    attributes = nodes.node_attributes(pipeline)
     attributes["tags"]["cdc/lifecycle"] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
     return dg.AssetSpec(
-        mirror_key(pipeline.name, entry.name),
+        nodes.mirror_key(pipeline.name, entry.name),
         deps=mirror_parents(pipeline),
-        group_name=mirror_group(pipeline.name, entry.database),
+        group_name=nodes.mirror_group(pipeline.name, entry.database),
         description=_description(entry) + lifecycle,
         skippable=True,
         **attributes,
@@ -98,7 +76,7 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
             "dagster/uri": entry.path,
             "dagster/table_name": str(entry.name),
             "dagster/column_schema": column_schema(entry),
-            "dagster/column_lineage": mirror_lineage(pipeline.name, entry),
+            "dagster/column_lineage": nodes.mirror_lineage(pipeline.name, entry),
             **({"renamed_to": entry.moved_to} if entry.moved_to else {}),
             **({"upstream_table": entry.upstream} if entry.upstream else {}),
             **({"upstream_tables": dg.MetadataValue.json(list(entry.merged))} if entry.merged else {}),
@@ -121,9 +99,9 @@ def _description(entry: CatalogEntry) -> str:
 def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:
     """One step with a node per mirror in the catalog. A run adds new mirrors to the catalog."""
     specs = [mirror_spec(pipeline, entry) for entry in read_catalog(pipeline.paths)]
-    cuts = table_key(pipeline.name, CUTS)
+    cuts = nodes.table_key(pipeline.name, nodes.CUTS)
     declared = frozenset((cuts, *(spec.key for spec in specs)))
-    names = {name_safe_key(spec.key): spec.key for spec in specs}
+    names = {nodes.name_safe_key(spec.key): spec.key for spec in specs}
     specs = [spec.replace_attributes(key=key) for key, spec in zip(names, specs, strict=True)]
 
     @dg.multi_asset(
@@ -155,16 +133,16 @@ def cut_results(
     recent: RecentAnswers,
 ) -> list[StageResult]:
     """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them."""
-    cuts = table_key(pipeline.name, CUTS)
+    cuts = nodes.table_key(pipeline.name, nodes.CUTS)
     report = cut_maker(lake, pipeline, run.run_id, run.report).advance()
     # a remote lake has no catalog, only the metadata of new materializations
     mirrors = report.mirrors if lake.paths.is_local else [one for one in report.mirrors if one.name in report.changed]
-    catalog = update_catalog(lake, mirrors, reread=bool(report.selection_changes))
+    catalog = nodes.update_catalog(lake, mirrors, reread=bool(report.selection_changes))
     checks = _lake_check_results(instance, lake, pipeline, report, cuts, recent)
     by_name = {entry.name: entry for entry in report.mirrors}
     results: list[StageResult] = [
         dg.MaterializeResult(
-            asset_key=mirror_key(pipeline.name, name),
+            asset_key=nodes.mirror_key(pipeline.name, name),
             metadata={
                 **mirror_metadata(by_name[name], counts, report),
                 # Dagster's own check of schema changes compares those of materializations
@@ -179,7 +157,7 @@ def cut_results(
     results.append(dg.MaterializeResult(asset_key=cuts, metadata=cut_metadata(report), data_version=version))
     fresh = [fresh_result(report, limits, cuts)] if limits.declared else []
     keep_small(lake, report.without_quarantined, run.report)
-    return [*results, no_gaps_result(report, cuts), attempt_result(cuts), *checks, *fresh]
+    return [*results, cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *checks, *fresh]
 
 
 def _cuts_spec(
@@ -191,21 +169,21 @@ def _cuts_spec(
         deps=mirrors or mirror_parents(pipeline),
         group_name=pipeline.name,
         description=_CUTS,
-        **node_attributes(pipeline),
+        **nodes.node_attributes(pipeline),
         freshness_policy=limits.policy(),
-        metadata={"dagster/uri": pipeline.paths.table(CUTS)},
+        metadata={"dagster/uri": pipeline.paths.table(nodes.CUTS)},
     )
 
 
 def _check_specs(cuts: dg.AssetKey, limits: FreshnessLimits) -> list[dg.AssetCheckSpec]:
     return [
-        check_spec(NO_GAPS, cuts),
-        check_spec(NO_FAILED_ATTEMPTS, cuts),
-        check_spec(DDL_APPLIED, cuts),
+        check_spec(cut_checks.NO_GAPS, cuts),
+        check_spec(cut_checks.NO_FAILED_ATTEMPTS, cuts),
+        check_spec(cut_checks.DDL_APPLIED, cuts),
         check_spec(BALANCE, cuts, blocking=True),
-        check_spec(NO_BREACH, cuts),
+        check_spec(cut_checks.NO_BREACH, cuts),
         check_spec(KEYS_HOLD, cuts),
-        check_spec(ONLY_OWN_COMMITS, cuts),
+        check_spec(cut_checks.ONLY_OWN_COMMITS, cuts),
         check_spec(SCHEMA_MATCHES_DDL, cuts),
         *([check_spec(FRESH, cuts)] if limits.declared else []),
     ]
@@ -221,8 +199,8 @@ def _lake_check_results(
 ) -> list[dg.AssetCheckResult]:
     """The results of the checks that read tables of the lake."""
     balance = cut_balance_result(lake, cuts)
-    ddl = ddl_applied_result(lake, recent, cuts)
-    breach = no_breach_result(lake, cuts)
+    ddl = cut_checks.ddl_applied_result(lake, recent, cuts)
+    breach = cut_checks.no_breach_result(lake, cuts)
     failed = {check: previously_failed_tables(instance, cuts, check) for check in (KEYS_HOLD, SCHEMA_MATCHES_DDL)}
     scope = KeysToCheck(pipeline.keys, pipeline.key_check_rows, failed[KEYS_HOLD], pipeline.merge_threads)
     # the check no_gaps reports quarantined tables, and their mirrors may be unreadable
@@ -230,5 +208,7 @@ def _lake_check_results(
     keys = keys_hold_result(lake, readable, scope, cuts)
     schemas = schema_result(lake, readable, failed[SCHEMA_MATCHES_DDL], recent, cuts)
     # the maintenance job looks at all tables
-    commits = own_commits_result(lake, previously_failed_tables(instance, cuts, ONLY_OWN_COMMITS), cuts)
+    commits = cut_checks.own_commits_result(
+        lake, previously_failed_tables(instance, cuts, cut_checks.ONLY_OWN_COMMITS), cuts
+    )
     return [ddl, balance, breach, keys, schemas, commits]

@@ -1,19 +1,50 @@
-"""Attributes of asset nodes in Dagster's UI: group, kinds, owners, tags, column lineage."""
+"""The asset nodes of a pipeline: their keys, their attributes in Dagster's UI (group, kinds, owners, tags, column lineage),
+and the catalog file of mirrors, from which Dagster loads them."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from typing import TypedDict
 
 import dagster as dg
+from pyspark.sql import SparkSession
 
-from cdc_pipeline.assets.keys import CHANGE_LOG, CODE_VERSION, RAW, table_key
-from cdc_pipeline.lake.catalog import CatalogEntry
-from cdc_pipeline.lake.delta import TableState
+from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, read_catalog, write_catalog
+from cdc_pipeline.lake.delta import TableState, table_state
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
-from cdc_pipeline.mirrors.model.state import DELETED
+from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
+
+CODE_VERSION = version("cdc_pipeline")
+_PLAIN = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*")
+RAW, CHANGE_LOG, DDL_HISTORY = "raw_topic_snapshot", "change_log", "ddl_history"
+WATERMARKS, DEAD_LETTERS, CUTS = "watermarks", "dead_letters", "consistent_cuts"
+
+
+def table_key(pipeline: str, table: str) -> dg.AssetKey:
+    return dg.AssetKey([pipeline, table])
+
+
+def mirror_key(pipeline: str, name: TableName) -> dg.AssetKey:
+    return dg.AssetKey([pipeline, "mirror", name.database, name.table])
+
+
+def name_safe_key(key: dg.AssetKey) -> dg.AssetKey:
+    """The key, or a substitute with a digest if Dagster cannot derive a unique output name from the key.
+
+    Dagster names the outputs of a step after asset keys and accepts letters, digits and underscores only.
+    """
+    if all(_PLAIN.fullmatch(part) for part in key.path):
+        return key
+    digest = hashlib.sha256("\0".join(key.path).encode()).hexdigest()[:16]
+    return dg.AssetKey([key.path[0], "mirror", f"named_{digest}"])
+
 
 _NOT_IN_GROUPS = re.compile(r"[^A-Za-z0-9_]")
 _FROM_RECORD = {"topic": "topic", "partition": "partition", "offset": "offset", "batch_id": "batch_id"}
@@ -79,3 +110,55 @@ def decoded_lineage(pipeline: str, table: TableState | None) -> dict[str, dg.Tab
         for name in table.schema.names
     }
     return {"dagster/column_lineage": dg.TableColumnLineage(dependencies)}
+
+
+def update_catalog(
+    lake: Lake, mirrors: Sequence[MirrorEntry], *, reread: bool = False
+) -> dict[TableName, CatalogEntry]:
+    """Writes the mirrors of a cut to the catalog, and returns them. Looks at those with another version than there, at all
+    with `reread`."""
+    stored = [entry for entry in read_catalog(lake.paths) if not entry.dropped]
+    known = {} if reread else {(entry.mirror_id, entry.version, entry.path): entry for entry in stored}
+
+    def key(mirror: MirrorEntry) -> tuple[str, int, str]:
+        return mirror.mirror_id, mirror.version, mirror.path
+
+    entries = {mirror.name: known[key(mirror)] for mirror in mirrors if key(mirror) in known}
+    others = catalog_entries(lake.spark, (mirror for mirror in mirrors if key(mirror) not in known))
+    entries.update({entry.name: entry for entry in others})
+    if others or len(entries) < len(stored):
+        write_catalog(lake.paths, entries.values())
+    return entries
+
+
+def catalog_entries(spark: SparkSession, mirrors: Iterable[MirrorEntry]) -> list[CatalogEntry]:
+    """One entry per mirror, with its Delta types and upstream's MySQL types."""
+    entries = []
+    for mirror in mirrors:
+        table = table_state(spark, mirror.path)
+        if table is None:
+            continue
+        state = MirrorState.from_properties(table.properties)
+        masks = dict(state.masks)
+        mysql_types = {
+            column.name: f"{column.type}, masked ({masks[column.name]})" if column.name in masks else str(column.type)
+            for column in state.schema.columns
+        }
+        mysql_types |= {column.name: f"computed as {column.sql}" for column in state.computed_shown}
+        columns = tuple(
+            CatalogColumn(field.name, field.dataType.simpleString(), mysql_types.get(field.name, ""))
+            for field in table.schema
+        )
+        entries.append(
+            CatalogEntry(
+                mirror.name.database,
+                mirror.name.table,
+                mirror.path,
+                columns,
+                mirror_id=mirror.mirror_id,
+                upstream=str(state.upstream or ""),
+                merged=tuple(str(name) for name in sorted(source.name for source in state.source_tables or ())),
+                version=mirror.version,
+            )
+        )
+    return entries

@@ -32,10 +32,7 @@ def spark_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline
 
 @contextlib.contextmanager
 def open_lake(
-    context: dg.AssetExecutionContext | dg.OpExecutionContext,
-    pipeline: Pipeline,
-    *,
-    short_lived: bool = False,
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline, *, short_lived: bool = False
 ) -> Iterator[Lake]:
     """Holds the writer lock of the lake and translates errors for Dagster. `short_lived`: of `SparkLakehouse.start`.
 

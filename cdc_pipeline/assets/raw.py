@@ -8,9 +8,8 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_pipeline.assets.asset_events import StageResult
-from cdc_pipeline.assets.keys import RAW, table_key
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
-from cdc_pipeline.assets.nodes import node_attributes
+from cdc_pipeline.assets.nodes import RAW, node_attributes, table_key
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.checks.specs import check_spec
 from cdc_pipeline.checks.streams import NO_OPEN_TRANSACTIONS, open_transactions_result

@@ -200,11 +200,7 @@ _VALIDATED_PER_ROW = {"tso_is_es"}
 
 
 def field_rules_result(
-    lake: Lake,
-    validations: Sequence[TableValidation],
-    batches: Sequence[int],
-    dialect: DialectName,
-    key: dg.AssetKey,
+    lake: Lake, validations: Sequence[TableValidation], batches: Sequence[int], dialect: DialectName, key: dg.AssetKey
 ) -> dg.AssetCheckResult:
     """Warns if accepted messages of this or an earlier run break a rule.
 

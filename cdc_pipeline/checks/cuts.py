@@ -16,7 +16,7 @@ from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport
-from cdc_pipeline.mysql.ddl.shown_statement import without_literals
+from cdc_pipeline.mysql.ddl.statements import without_literals
 from cdc_pipeline.positions import POSITION, Position
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"

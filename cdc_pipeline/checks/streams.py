@@ -45,10 +45,7 @@ def watermarks_result(lake: Lake, batches: Sequence[int], count: int, key: dg.As
     with small_query(lake.spark, 0):
         streams = read_progress(lake, published_cut(lake))
     regressions = _regressions(lake, batches, count) if count else []
-    problems = {
-        **dict(regressions[:_SHOWN_REGRESSIONS]),
-        **_lagging_partitions(streams),
-    }
+    problems = {**dict(regressions[:_SHOWN_REGRESSIONS]), **_lagging_partitions(streams)}
     if len(regressions) > _SHOWN_REGRESSIONS:
         problems["more"] = f"{len(regressions)} regressions in total"
     shown = [f"{at}: {problem}" for at, problem in [*problems.items()][:3]]

@@ -27,9 +27,8 @@ from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.raw_batches import newest_batch, newest_note, newest_note_by_spark
 from cdc_pipeline.sources.source import NewRecords, RunContext
-from cdc_pipeline.spark.jars import jar_packages
 from cdc_pipeline.spark.java import JavaError, require_java
-from cdc_pipeline.spark.session import SparkLakehouse, own_spark
+from cdc_pipeline.spark.session import SparkLakehouse, jar_packages, own_spark
 
 PACKAGES = ("cdc_pipeline", "dagster", "pyspark", "delta-spark", "deltalake", "pandera", "confluent-kafka")
 _MOST_TOPICS = 50

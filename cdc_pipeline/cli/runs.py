@@ -17,7 +17,7 @@ from dagster_shared.error import SerializableErrorInfo
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from cdc_pipeline.assets.keys import RAW
+from cdc_pipeline.assets.nodes import RAW
 from cdc_pipeline.cli.declared import DeclaredPipeline, readable_lake
 from cdc_pipeline.cli.output import progress_bar, say
 from cdc_pipeline.errors import TerminalError
@@ -133,10 +133,7 @@ def run_job(declared: DeclaredPipeline, job: str, config: Mapping[str, Any] | No
         steps = instance.get_run_step_stats(result.run_id)
         # not from the result, which lacks what a run that follows reports
         evaluations = instance.get_records_for_run(
-            result.run_id,
-            of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION,
-            limit=_MOST_EVALUATIONS,
-            ascending=False,
+            result.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION, limit=_MOST_EVALUATIONS, ascending=False
         )
     seconds = {
         step.step_key.split("__")[-1]: step.end_time - step.start_time

@@ -159,6 +159,10 @@ def open_metrics(status: PipelineStatus) -> str:
     """The status in the OpenMetrics text format, for the textfile collector of Prometheus' node exporter."""
     pipeline = {"pipeline": status.pipeline}
     lag = status.lag_seconds
+
+    def of_mirror(entry: MirrorEntry) -> dict[str, str]:
+        return {**pipeline, "table": str(entry.name)}
+
     families: list[tuple[str, str, list[tuple[dict[str, str], float]]]] = [
         ("cdc_cut", "Id of the newest cut.", [(pipeline, status.cut.cut_id)]),
         ("cdc_lag_seconds", "Lag of the mirrors behind the clock.", [] if lag is None else [(pipeline, round(lag, 1))]),
@@ -173,20 +177,12 @@ def open_metrics(status: PipelineStatus) -> str:
             "Dead letters by rule.",
             [({**pipeline, "rule": rule}, count) for rule, count in status.dead_letters.items()],
         ),
-        (
-            "cdc_mirror_rows",
-            "Rows of a mirror.",
-            [({**pipeline, "table": str(entry.name)}, entry.rows) for entry in status.mirrors],
-        ),
-        (
-            "cdc_mirror_gaps",
-            "Gaps of a mirror.",
-            [({**pipeline, "table": str(entry.name)}, len(entry.gaps)) for entry in status.mirrors],
-        ),
+        ("cdc_mirror_rows", "Rows of a mirror.", [(of_mirror(entry), entry.rows) for entry in status.mirrors]),
+        ("cdc_mirror_gaps", "Gaps of a mirror.", [(of_mirror(entry), len(entry.gaps)) for entry in status.mirrors]),
         (
             "cdc_mirror_version",
             "Delta version of a mirror.",
-            [({**pipeline, "table": str(entry.name)}, entry.version) for entry in status.mirrors],
+            [(of_mirror(entry), entry.version) for entry in status.mirrors],
         ),
     ]
     lines = []

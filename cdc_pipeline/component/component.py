@@ -14,32 +14,9 @@ from cdc_pipeline.assets.follower import follow_job
 from cdc_pipeline.assets.jobs import maintain_job, maintenance_schedule, operation_jobs
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
-from cdc_pipeline.component.run_fields import (
-    FollowSettings,
-    FreshnessSettings,
-    NotifySettings,
-    SensorSettings,
-    settings_resolver,
-)
+from cdc_pipeline.component import run_fields, table_fields
 from cdc_pipeline.component.scaffold import PipelineScaffolder
 from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
-from cdc_pipeline.component.table_fields import (
-    ComputedField,
-    Masks,
-    RouteRule,
-    check_masked_keys,
-    computed_rules,
-    mask_rules,
-    metadata_list,
-    require_include,
-    require_patterns,
-    resolve_metadata,
-    table_selection,
-    validate_computed,
-    validate_masks,
-    validate_metadata,
-    validate_salt,
-)
 from cdc_pipeline.component.yaml_model import YamlModel, secret_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName
@@ -51,7 +28,7 @@ from cdc_pipeline.pipeline import OWN_SPARK, Pipeline
 from cdc_pipeline.sensors.new_offsets import new_offsets_sensor
 from cdc_pipeline.sensors.new_tables import new_tables_sensor
 from cdc_pipeline.sensors.notifications import notify_sensor
-from cdc_pipeline.sources.kafka.secret_text import HIDDEN
+from cdc_pipeline.sources.kafka.client_settings import HIDDEN
 from cdc_pipeline.spark.session import own_spark
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -156,7 +133,7 @@ class CdcPipeline(dg.Component, YamlModel):
         Field(description="Patterns on the upstream database.table of included tables that are not mirrored."),
     ] = []  # noqa: RUF012  # pydantic copies it
     routes: Annotated[
-        list[RouteRule],
+        list[table_fields.RouteRule],
         Field(
             description="Names of mirrors that differ from the upstream table. The first match applies. Two tables may "
             "have the same mirror only with `merge`; otherwise the run fails."
@@ -193,7 +170,7 @@ class CdcPipeline(dg.Component, YamlModel):
     ] = DdlPolicyRules()
     metadata_columns: Annotated[
         list[str],
-        dg.Resolver(resolve_metadata, model_field_type=str | list[str]),
+        dg.Resolver(table_fields.resolve_metadata, model_field_type=str | list[str]),
         Field(
             description="Metadata columns of mirrors: some of `_commit_ts`, `_topic`, `_partition`, `_offset`, or `none`. "
             "Existing mirrors change after a rebuild."
@@ -223,7 +200,7 @@ class CdcPipeline(dg.Component, YamlModel):
         ),
     ] = []  # noqa: RUF012  # pydantic copies it
     computed: Annotated[
-        dict[str, dict[str, ComputedField]],
+        dict[str, dict[str, table_fields.ComputedField]],
         Field(
             description="Additional columns computed from upstream columns, by pattern on the mirror's database.table. "
             "Existing mirrors change after a rebuild.",
@@ -251,34 +228,34 @@ class CdcPipeline(dg.Component, YamlModel):
     ] = []  # noqa: RUF012  # pydantic copies it
     tags: Annotated[dict[str, str], Field(description="Tags of all assets of the pipeline.")] = {}  # noqa: RUF012  # pydantic copies it
     sensor: Annotated[
-        SensorSettings,
-        settings_resolver(SensorSettings),
+        run_fields.SensorSettings,
+        run_fields.settings_resolver(run_fields.SensorSettings),
         Field(description="When `<name>_new_offsets` requests a run.", examples=[{"running": True}]),
-    ] = SensorSettings()
+    ] = run_fields.SensorSettings()
     follow: Annotated[
-        FollowSettings,
-        settings_resolver(FollowSettings),
+        run_fields.FollowSettings,
+        run_fields.settings_resolver(run_fields.FollowSettings),
         Field(
             description="Runs that stay and ingest batch after batch, so that mirrors are seconds behind the source.",
             examples=[{"enabled": True}],
         ),
-    ] = FollowSettings()
+    ] = run_fields.FollowSettings()
     freshness: Annotated[
-        FreshnessSettings,
-        settings_resolver(FreshnessSettings),
+        run_fields.FreshnessSettings,
+        run_fields.settings_resolver(run_fields.FreshnessSettings),
         Field(
             description="Limits for the age of the newest cut. Empty: no limits.",
             examples=[{"warn_minutes": 10, "fail_minutes": 60}],
         ),
-    ] = FreshnessSettings()
+    ] = run_fields.FreshnessSettings()
     notify: Annotated[
-        NotifySettings,
-        settings_resolver(NotifySettings),
+        run_fields.NotifySettings,
+        run_fields.settings_resolver(run_fields.NotifySettings),
         Field(
             description="Alerts to Slack, by e-mail, to a webhook and others. Empty: none.",
             examples=[{"urls": ["{{ env.ALERT_URL }}"], "ui_url": "https://dagster.example.com"}],
         ),
-    ] = NotifySettings()
+    ] = run_fields.NotifySettings()
     maintenance_cron: Annotated[
         str,
         Field(
@@ -348,11 +325,11 @@ class CdcPipeline(dg.Component, YamlModel):
             ) from error
         return value
 
-    _validate_include = field_validator("include")(require_include)
-    _validate_patterns = field_validator("exclude", "soft_delete")(require_patterns)
-    _list_metadata = field_validator("metadata_columns", mode="before")(metadata_list)
-    _validate_metadata = field_validator("metadata_columns")(validate_metadata)
-    _validate_computed = field_validator("computed")(validate_computed)
+    _validate_include = field_validator("include")(table_fields.require_include)
+    _validate_patterns = field_validator("exclude", "soft_delete")(table_fields.require_patterns)
+    _list_metadata = field_validator("metadata_columns", mode="before")(table_fields.metadata_list)
+    _validate_metadata = field_validator("metadata_columns")(table_fields.validate_metadata)
+    _validate_computed = field_validator("computed")(table_fields.validate_computed)
 
     @field_validator("keys")
     @classmethod
@@ -366,15 +343,15 @@ class CdcPipeline(dg.Component, YamlModel):
 
     @field_validator("mask")
     @classmethod
-    def _validate_masks(cls, value: Masks, info: ValidationInfo) -> Masks:
-        validate_masks(value)
-        check_masked_keys(value, info.data.get("keys", {}))
+    def _validate_masks(cls, value: table_fields.Masks, info: ValidationInfo) -> table_fields.Masks:
+        table_fields.validate_masks(value)
+        table_fields.check_masked_keys(value, info.data.get("keys", {}))
         return value
 
     @field_validator("mask_salt")
     @classmethod
     def _validate_salt(cls, value: str, info: ValidationInfo) -> str:
-        return validate_salt(value, info.data.get("mask"))
+        return table_fields.validate_salt(value, info.data.get("mask"))
 
     @field_serializer("mask_salt", when_used="json")
     def _redact_salt(self, value: str) -> str:
@@ -430,13 +407,13 @@ class CdcPipeline(dg.Component, YamlModel):
             self.tags,
             self.key_check_rows,
             self.max_runtime_seconds,
-            table_selection(self.include, self.exclude, self.routes, case_sensitive=self.case_sensitive),
+            table_fields.table_selection(self.include, self.exclude, self.routes, case_sensitive=self.case_sensitive),
             ColumnRules(
                 tuple(self.metadata_columns),
-                mask_rules(self.mask),
+                table_fields.mask_rules(self.mask),
                 self.mask_salt,
                 tuple(self.soft_delete),
-                computed_rules(self.computed),
+                table_fields.computed_rules(self.computed),
             ),
             self.spark_resource or OWN_SPARK,
         )

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from cdc_pipeline.component.yaml_model import YamlModel, render_template, secret_resolver
-from cdc_pipeline.sources.kafka.secret_text import HIDDEN, SecretText, is_secret
+from cdc_pipeline.sources.kafka.client_settings import HIDDEN, SecretText, is_secret
 
 _BROKERS = ("bootstrap.servers", "metadata.broker.list")
 _TOGETHER = ((("mechanism", "username", "password"), "SASL"), (("certificate", "key"), "SSL"), (("ca",), "SSL"))

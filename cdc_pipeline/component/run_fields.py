@@ -15,7 +15,7 @@ from cdc_pipeline.checks.streams import FreshnessLimits
 from cdc_pipeline.component.yaml_model import YamlModel, render_template
 from cdc_pipeline.sensors.new_offsets import SensorTiming
 from cdc_pipeline.sensors.notifications import RUN_FAILED, Notify, to_service
-from cdc_pipeline.sources.kafka.secret_text import HIDDEN, SecretText
+from cdc_pipeline.sources.kafka.client_settings import HIDDEN, SecretText
 
 
 def settings_resolver(settings: type[dg.Resolvable]) -> dg.Resolver:

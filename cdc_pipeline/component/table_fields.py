@@ -16,7 +16,7 @@ from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.sources.kafka.secret_text import SecretText
+from cdc_pipeline.sources.kafka.client_settings import SecretText
 
 
 class RouteRule(YamlModel):

@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined
 from pydantic import BaseModel, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from cdc_pipeline.sources.kafka.secret_text import SecretText
+from cdc_pipeline.sources.kafka.client_settings import SecretText
 
 JsonSchema = dict[str, Any]
 _TEXT: JsonSchema = {"type": "string"}

@@ -4,19 +4,7 @@
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
-from cdc_pipeline.contracts.canal_json import (
-    DDL_TYPES,
-    FIELDS,
-    LIMIT,
-    NAMED,
-    NO_ROWS,
-    RESOLUTION,
-    ROW_TYPES,
-    XA_TYPES,
-    CanalMessage,
-    DdlMessage,
-    RowChange,
-)
+from cdc_pipeline.contracts import canal_json
 from cdc_pipeline.contracts.checks import length_text, rule, warning
 from cdc_pipeline.contracts.limits import NAME
 
@@ -25,7 +13,7 @@ INSERT_TYPES = (
 )
 """Types of services that write Canal's format, whose rows can only be inserted."""
 STATEMENT_TYPES = (
-    *(name for name in DDL_TYPES if name != "QUERY"),
+    *(name for name in canal_json.DDL_TYPES if name != "QUERY"),
     *("DDL", "INIT_DDL"),  # Huawei Cloud DRS (drs_03_0052)
 )
 """Types whose `sql` is a DDL statement even if `isDdl` is false. QUERY is not: it is also the text of DML, so that its text
@@ -34,46 +22,46 @@ _NO_UPDATE = "coalesce(type <> 'UPDATE', true)"
 _HAS_BEFORE_VALUES = "coalesce(size(old) = size(data) AND NOT exists(old, row -> coalesce(size(row), 0) <= 0), false)"
 
 
-class CanalDdl(DdlMessage):
+class CanalDdl(canal_json.DdlMessage):
     """A DDL event of Canal.
 
     `database` is empty if Canal could not parse the statement (canal-facts 42). CREATE and DROP DATABASE keep the
     statement's back-ticks around it (canal-facts 37).
     """
 
-    is_ddl: T.BooleanType = pa.Field(alias="isDdl", metadata=RESOLUTION)
+    is_ddl: T.BooleanType = pa.Field(alias="isDdl", metadata=canal_json.RESOLUTION)
 
     is_ddl_of_ddl = warning(
         "is_ddl_of_ddl",
         f"isDdl is true; if it is false, a message without rows is DDL by its type ({', '.join(STATEMENT_TYPES)}; QUERY by "
         "its text)",
         "coalesce(isDdl, true)",
-        RESOLUTION["clause"],
+        canal_json.RESOLUTION["clause"],
         "isDdl",
     )
     database_is_short = rule(
         "database_is_short",
         f"database has at most {NAME} characters, not counting back-ticks around it",
         f"coalesce(length(database) <= {NAME} OR (database LIKE '`%`' AND length(database) <= {2 * NAME + 2}), true)",
-        clause=LIMIT["clause"],
+        clause=canal_json.LIMIT["clause"],
         field="database",
         found=length_text("database"),
     )
 
 
-class CanalRow(RowChange):
+class CanalRow(canal_json.RowChange):
     """Row changes of Canal: one or more rows in `data`; of a DELETE also accepted in `old`.
 
     `pkNames` may be stale after DDL on the key (canal-facts 15, 55), so no rule requires its columns in the rows.
     """
 
-    type: T.StringType = pa.Field(isin=[*ROW_TYPES, *INSERT_TYPES], metadata=FIELDS)
+    type: T.StringType = pa.Field(isin=[*canal_json.ROW_TYPES, *INSERT_TYPES], metadata=canal_json.FIELDS)
 
     type_is_of_canal = warning(
         "type_is_of_canal",
-        f"type is one of {', '.join(ROW_TYPES)}; rows of type {', '.join(INSERT_TYPES)} are inserted",
+        f"type is one of {', '.join(canal_json.ROW_TYPES)}; rows of type {', '.join(INSERT_TYPES)} are inserted",
         f"coalesce(type NOT IN ({', '.join(map(repr, INSERT_TYPES))}), true)",
-        FIELDS["clause"],
+        canal_json.FIELDS["clause"],
         "type",
     )
     data_has_rows = rule(
@@ -115,18 +103,18 @@ class CanalRow(RowChange):
     )
 
 
-class CanalStatement(CanalMessage):
+class CanalStatement(canal_json.CanalMessage):
     """A row change in statement format: its SQL text, `data` and `old` null (canal-facts 17)."""
 
-    table: T.StringType = pa.Field(str_length=NAMED, metadata={"clause": "canal-facts 17"})
-    type: T.StringType = pa.Field(isin=list(ROW_TYPES), metadata={"clause": "canal-facts 17"})
+    table: T.StringType = pa.Field(str_length=canal_json.NAMED, metadata={"clause": "canal-facts 17"})
+    type: T.StringType = pa.Field(isin=list(canal_json.ROW_TYPES), metadata={"clause": "canal-facts 17"})
     sql: T.StringType = pa.Field(str_length={"min_value": 1}, metadata={"clause": "canal-facts 17"})
 
 
-class CanalNote(CanalMessage):
+class CanalNote(canal_json.CanalMessage):
     """A message without rows: QUERY, the SQL text of a statement whose rows follow (canal-facts 18); XACOMMIT or XAROLLBACK
     (canal-facts 36)."""
 
-    type: T.StringType = pa.Field(isin=["QUERY", *XA_TYPES], metadata={"clause": "canal-facts 18, 36"})
+    type: T.StringType = pa.Field(isin=["QUERY", *canal_json.XA_TYPES], metadata={"clause": "canal-facts 18, 36"})
 
-    rows_are_of_row_changes = NO_ROWS
+    rows_are_of_row_changes = canal_json.NO_ROWS

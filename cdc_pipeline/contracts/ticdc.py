@@ -4,50 +4,38 @@
 import pandera.pyspark as pa
 import pyspark.sql.types as T
 
-from cdc_pipeline.contracts.canal_json import (
-    CLAIM_RULE,
-    FIELDS,
-    FIRST_MS,
-    HAS_COMMIT_TS,
-    LIMIT,
-    MARK_CLAUSE,
-    NO_ROWS,
-    RESOLUTION,
-    ROW_CLAUSE,
-    SENT_MS,
-    SENT_OR_READ,
-    TSO,
-    TSO_IS_ES,
-    WATERMARK_TYPE,
-    CanalMessage,
-    DdlMessage,
-    RowChange,
-)
+from cdc_pipeline.contracts import canal_json
 from cdc_pipeline.contracts.checks import rule
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS, NAME
 
 KEY_RULE = "key_is_in_data"
-_SENT = SENT_OR_READ.format(f"{SENT_MS}, IF(ts >= {FIRST_MS}, ts, NULL)")
+_SENT = canal_json.SENT_OR_READ.format(f"{canal_json.SENT_MS}, IF(ts >= {canal_json.FIRST_MS}, ts, NULL)")
 
 
-class TicdcDdl(DdlMessage):
+class TicdcDdl(canal_json.DdlMessage):
     """A DDL event of TiCDC."""
 
-    database: T.StringType = pa.Field(nullable=True, str_length={"min_value": 0, "max_value": NAME}, metadata=LIMIT)
-    commit_ts: T.LongType = pa.Field(nullable=True, alias="commitTs", in_range=TSO, metadata=FIELDS)
+    database: T.StringType = pa.Field(
+        nullable=True, str_length={"min_value": 0, "max_value": NAME}, metadata=canal_json.LIMIT
+    )
+    commit_ts: T.LongType = pa.Field(
+        nullable=True, alias="commitTs", in_range=canal_json.TSO, metadata=canal_json.FIELDS
+    )
 
-    extension_has_commit_ts = HAS_COMMIT_TS
-    tso_is_es = TSO_IS_ES
+    extension_has_commit_ts = canal_json.HAS_COMMIT_TS
+    tso_is_es = canal_json.TSO_IS_ES
 
 
-class TicdcWatermark(CanalMessage):
+class TicdcWatermark(canal_json.CanalMessage):
     """A WATERMARK event: all changes with commitTs < watermarkTs were sent before it ("WATERMARK Event")."""
 
-    is_ddl: T.BooleanType = pa.Field(alias="isDdl", eq=False, metadata=RESOLUTION)
-    type: T.StringType = pa.Field(isin=[WATERMARK_TYPE], metadata=RESOLUTION)
-    watermark_ts: T.LongType = pa.Field(alias="watermarkTs", in_range=TSO, metadata={"clause": MARK_CLAUSE})
+    is_ddl: T.BooleanType = pa.Field(alias="isDdl", eq=False, metadata=canal_json.RESOLUTION)
+    type: T.StringType = pa.Field(isin=[canal_json.WATERMARK_TYPE], metadata=canal_json.RESOLUTION)
+    watermark_ts: T.LongType = pa.Field(
+        alias="watermarkTs", in_range=canal_json.TSO, metadata={"clause": canal_json.MARK_CLAUSE}
+    )
 
-    rows_are_of_row_changes = NO_ROWS
+    rows_are_of_row_changes = canal_json.NO_ROWS
     watermark_is_not_ahead = rule(
         "watermark_is_not_ahead",
         f"watermarkTs is at most {MAX_CLOCK_SKEW_MS // 60_000} minutes later than the record's timestamp, and than the "
@@ -58,22 +46,24 @@ class TicdcWatermark(CanalMessage):
         found="concat(watermarkTs, ', which is ', timestamp_millis(shiftright(watermarkTs, 18)), ' UTC, sent or read at ', "
         f"timestamp_millis({_SENT}))",
     )
-    tso_is_es = TSO_IS_ES
+    tso_is_es = canal_json.TSO_IS_ES
 
 
-class TicdcRow(RowChange):
+class TicdcRow(canal_json.RowChange):
     """A row change of TiCDC: exactly one row (ticdc-facts §1).
 
     A large message (ticdc-facts §7) with `claimCheckLocation` breaks `claim_is_resolved`, unless its file replaced it before
     the parse. One with `onlyHandleKey` breaks no rule: its row has the handle-key columns only.
     """
 
-    commit_ts: T.LongType = pa.Field(nullable=True, alias="commitTs", in_range=TSO, metadata=FIELDS)
+    commit_ts: T.LongType = pa.Field(
+        nullable=True, alias="commitTs", in_range=canal_json.TSO, metadata=canal_json.FIELDS
+    )
 
-    extension_has_commit_ts = HAS_COMMIT_TS
-    tso_is_es = TSO_IS_ES
+    extension_has_commit_ts = canal_json.HAS_COMMIT_TS
+    tso_is_es = canal_json.TSO_IS_ES
     claim_is_resolved = rule(
-        CLAIM_RULE,
+        canal_json.CLAIM_RULE,
         "the complete row, in the message or in the claim-check file that it refers to",
         "claimCheckLocation IS NULL",
         clause="ticdc-facts §7",
@@ -82,7 +72,7 @@ class TicdcRow(RowChange):
         "data_has_one_row",
         "data has exactly one row, which has columns",
         "size(data) = 1 AND size(get(data, 0)) > 0",
-        clause=ROW_CLAUSE,
+        clause=canal_json.ROW_CLAUSE,
     )
     old_has_one_row = rule(
         "old_has_one_row",
@@ -103,6 +93,6 @@ class TicdcRow(RowChange):
         "CASE coalesce(size(pkNames), 0) WHEN 0 THEN true "
         "WHEN 1 THEN map_contains_key(get(data, 0), get(pkNames, 0)) "
         "ELSE size(array_except(pkNames, map_keys(get(data, 0)))) = 0 END",
-        clause=FIELDS["clause"],
+        clause=canal_json.FIELDS["clause"],
         warn=True,
     )

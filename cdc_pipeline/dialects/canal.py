@@ -27,14 +27,7 @@ from __future__ import annotations
 from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.canal import (
-    INSERT_TYPES,
-    STATEMENT_TYPES,
-    CanalDdl,
-    CanalNote,
-    CanalRow,
-    CanalStatement,
-)
+from cdc_pipeline.contracts.canal import INSERT_TYPES, STATEMENT_TYPES, CanalDdl, CanalNote, CanalRow, CanalStatement
 from cdc_pipeline.contracts.canal_json import NO_KEY, ROW_TYPES, XA_TYPES
 from cdc_pipeline.contracts.java_types import contradictions, is_sized_text
 from cdc_pipeline.contracts.sent_canal_json import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent

@@ -105,13 +105,7 @@ def inspect_values(lake: Lake, raw: DataFrame, note: dict[str, Any], claim_store
 
 
 def with_contents(
-    lake: Lake,
-    raw: DataFrame,
-    values: BatchValues,
-    commit: Commit,
-    claim_store: str | None,
-    *,
-    begun: bool,
+    lake: Lake, raw: DataFrame, values: BatchValues, commit: Commit, claim_store: str | None, *, begun: bool
 ) -> DataFrame:
     """Adds `claims.CONTENT` to `raw` (one batch) if values must be decompressed or resolved, and `claims.PROBLEM` if any
     value refers to a claim store.
@@ -138,13 +132,7 @@ def with_decompressed(records: DataFrame) -> DataFrame:
 
 
 def _with_claims(
-    lake: Lake,
-    frame: DataFrame,
-    references: list[Reference],
-    commit: Commit,
-    claim_store: str | None,
-    *,
-    begun: bool,
+    lake: Lake, frame: DataFrame, references: list[Reference], commit: Commit, claim_store: str | None, *, begun: bool
 ) -> DataFrame:
     of_batch = F.col("batch_id") == commit.note["batch"]
     claims = read_claims(lake)

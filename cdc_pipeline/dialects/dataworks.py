@@ -14,16 +14,8 @@ from __future__ import annotations
 from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts import dataworks
 from cdc_pipeline.contracts.canal_json import XA_TYPES
-from cdc_pipeline.contracts.dataworks import (
-    DDL_OPS,
-    HEARTBEAT_OPS,
-    ROW_ID,
-    TRANSACTION_OPS,
-    DataWorksDdl,
-    DataWorksNote,
-    DataWorksRow,
-)
 from cdc_pipeline.contracts.sent_dataworks import DataWorksDdlSent, DataWorksNoteSent, DataWorksRowSent
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, row_images
 from cdc_pipeline.dialects.envelope import HAS_PAYLOAD
@@ -57,10 +49,10 @@ def _matches() -> Column:
 def _form() -> Column:
     op = F.col("op")
     return (
-        F.when(op.isin(*HEARTBEAT_OPS), F.lit(_HEARTBEAT))
-        .when(op.isin(*TRANSACTION_OPS), F.lit(_TRANSACTION))
+        F.when(op.isin(*dataworks.HEARTBEAT_OPS), F.lit(_HEARTBEAT))
+        .when(op.isin(*dataworks.TRANSACTION_OPS), F.lit(_TRANSACTION))
         .when(op.isin(*XA_TYPES), F.lit(_XA))
-        .when(op.isin(*DDL_OPS), F.when(_is_mysql_ddl(), F.lit(_DDL)).otherwise(F.lit(_OTHER_DDL)))
+        .when(op.isin(*dataworks.DDL_OPS), F.when(_is_mysql_ddl(), F.lit(_DDL)).otherwise(F.lit(_OTHER_DDL)))
         .otherwise(F.lit(_ROW))
     )
 
@@ -80,7 +72,7 @@ def _columns() -> dict[str, Column]:
         "ts": F.col("systemTime"),
         "message_id": F.lit(None).cast("bigint"),
         "sql": _statement(),
-        "key_names": F.filter("primaryKey", lambda name: name != ROW_ID),
+        "key_names": F.filter("primaryKey", lambda name: name != dataworks.ROW_ID),
         "only_key": F.lit(False),
         "rows": F.array(row_images(_without_row_id("before"), _without_row_id("after"))),
     }
@@ -118,8 +110,8 @@ def _statement() -> Column:
 
 def _without_row_id(column: str) -> Column:
     row = F.col(column)
-    has_row_id = F.coalesce(F.map_contains_key(row, F.lit(ROW_ID)), F.lit(False))
-    return F.when(has_row_id, F.map_filter(row, lambda name, _: name != ROW_ID)).otherwise(row)
+    has_row_id = F.coalesce(F.map_contains_key(row, F.lit(dataworks.ROW_ID)), F.lit(False))
+    return F.when(has_row_id, F.map_filter(row, lambda name, _: name != dataworks.ROW_ID)).otherwise(row)
 
 
 def _types(message: Row) -> MessageTypes:
@@ -128,7 +120,7 @@ def _types(message: Row) -> MessageTypes:
     named = {
         column["name"]: column["type"]
         for column in columns
-        if column is not None and column["name"] is not None and column["name"] != ROW_ID
+        if column is not None and column["name"] is not None and column["name"] != dataworks.ROW_ID
     }
     encodings = {name: type_ for name, type_ in named.items() if type_ is not None}
     return MessageTypes({name: _TYPES.get(encodings.get(name, ""), "") for name in named}, encodings)
@@ -140,12 +132,12 @@ DATAWORKS = Dialect(
     _matches,
     _form,
     (
-        Form(_ROW, ROW, DataWorksRow, DataWorksRowSent),
-        Form(_DDL, DDL, DataWorksDdl, DataWorksDdlSent),
-        Form(_OTHER_DDL, OTHER_DDL, DataWorksDdl, DataWorksDdlSent),
-        Form(_HEARTBEAT, HEARTBEAT, DataWorksNote, DataWorksNoteSent),
-        Form(_TRANSACTION, TRANSACTION, DataWorksNote, DataWorksNoteSent),
-        Form(_XA, XA, DataWorksNote, DataWorksNoteSent),
+        Form(_ROW, ROW, dataworks.DataWorksRow, DataWorksRowSent),
+        Form(_DDL, DDL, dataworks.DataWorksDdl, DataWorksDdlSent),
+        Form(_OTHER_DDL, OTHER_DDL, dataworks.DataWorksDdl, DataWorksDdlSent),
+        Form(_HEARTBEAT, HEARTBEAT, dataworks.DataWorksNote, DataWorksNoteSent),
+        Form(_TRANSACTION, TRANSACTION, dataworks.DataWorksNote, DataWorksNoteSent),
+        Form(_XA, XA, dataworks.DataWorksNote, DataWorksNoteSent),
     ),
     _columns,
     _types,

@@ -206,11 +206,7 @@ def _raw_note(lake: Lake, batch_id: int, recorded: Mapping[str, Any] | None) -> 
 
 
 def _write_batch(
-    lake: Lake,
-    batch_id: int,
-    note: dict[str, Any],
-    ranges: tuple[OffsetRange, ...],
-    counts: BatchCounts,
+    lake: Lake, batch_id: int, note: dict[str, Any], ranges: tuple[OffsetRange, ...], counts: BatchCounts
 ) -> None:
     row = (
         batch_id,

@@ -24,18 +24,9 @@ from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.contracts.rules import model_rules
 from cdc_pipeline.contracts.sent_canal_json import TicdcDdlSent, TicdcRowSent, TicdcWatermarkSent
 from cdc_pipeline.contracts.ticdc import KEY_RULE, TicdcDdl, TicdcRow, TicdcWatermark
+from cdc_pipeline.dialects import ticdc_storage
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, mysql_type, no_row, row_images
 from cdc_pipeline.dialects.envelope import BATCH, ZERO_IS_CANAL
-from cdc_pipeline.dialects.ticdc_storage import (
-    STORAGE_FORM,
-    STORAGE_FORMS,
-    action_type,
-    closed_ts,
-    commit_ts_without_tso,
-    event_statement,
-    is_storage_file,
-    statement,
-)
 from cdc_pipeline.dialects.unified import DDL, ROW, TSO_SHIFT, WATERMARK
 from cdc_pipeline.mysql.ddl.tokens import Quoting
 
@@ -58,7 +49,9 @@ _REPLACEMENT_CHARACTER = "\ufffd"
 
 
 def _surely_matches() -> Column:
-    return F.col(EXTENSION) | F.coalesce(F.col("type") == WATERMARK_TYPE, F.lit(False)) | is_storage_file()
+    return (
+        F.col(EXTENSION) | F.coalesce(F.col("type") == WATERMARK_TYPE, F.lit(False)) | ticdc_storage.is_storage_file()
+    )
 
 
 def _matches() -> Column:
@@ -72,7 +65,7 @@ def _matches() -> Column:
 
 def _form() -> Column:
     return (
-        F.when(is_storage_file(), F.col(STORAGE_FORM))
+        F.when(ticdc_storage.is_storage_file(), F.col(ticdc_storage.STORAGE_FORM))
         .when(F.col("isDdl"), F.lit(_DDL))
         .when(F.col("type") == WATERMARK_TYPE, F.lit(_WATERMARK))
         .otherwise(F.lit(_ROW))
@@ -81,7 +74,7 @@ def _form() -> Column:
 
 def _columns() -> dict[str, Column]:
     op, commit_ts = F.col("type"), F.coalesce("commitTs", "tableVersion")
-    watermark_ts = F.coalesce(F.col("watermarkTs"), closed_ts())
+    watermark_ts = F.coalesce(F.col("watermarkTs"), ticdc_storage.closed_ts())
     data, old = (_with_latin1_bytes(F.get(rows, F.lit(0))) for rows in ("data", "old"))
     # A DELETE has its row in `data` in every version. Before v5.4 `old` repeats it.
     before = F.when(op == "DELETE", data).when(op == "UPDATE", old)
@@ -89,17 +82,17 @@ def _columns() -> dict[str, Column]:
     return {
         "database": F.coalesce("database", "definedDatabase"),
         "table": F.coalesce("table", "definedTable"),
-        "type": F.coalesce(op, action_type()),
+        "type": F.coalesce(op, ticdc_storage.action_type()),
         "op": op,
         # without a TSO: the commit's ms with a counter of 0
-        "commit_ts": F.coalesce(commit_ts, commit_ts_without_tso()),
-        "at": F.coalesce(commit_ts, commit_ts_without_tso()),
+        "commit_ts": F.coalesce(commit_ts, ticdc_storage.commit_ts_without_tso()),
+        "at": F.coalesce(commit_ts, ticdc_storage.commit_ts_without_tso()),
         "exact_ts": commit_ts.isNotNull(),
         "watermark_ts": watermark_ts,
         "es": F.coalesce(F.col("es"), F.shiftright(F.coalesce(commit_ts, watermark_ts), TSO_SHIFT)),
         "ts": F.nullif("ts", F.lit(0)),
         "message_id": F.lit(None).cast("bigint"),
-        "sql": F.coalesce(F.col("sql"), statement()),
+        "sql": F.coalesce(F.col("sql"), ticdc_storage.statement()),
         # where a column selector drops a key column, the remaining ones do not identify a row
         "key_names": F.when(F.expr(_KEY_IS_IN_DATA), F.col("pkNames")),
         # the handle key is all that a DELETE needs (ticdc-facts §3, §7)
@@ -173,11 +166,11 @@ TICDC = Dialect(
         Form(_ROW, ROW, TicdcRow, TicdcRowSent),
         Form(_DDL, DDL, TicdcDdl, TicdcDdlSent),
         Form(_WATERMARK, WATERMARK, TicdcWatermark, TicdcWatermarkSent),
-        *STORAGE_FORMS,
+        *ticdc_storage.STORAGE_FORMS,
     ),
     _columns,
     _types,
     frozenset({Trait.FROM_TIDB, Trait.RESTARTS_FROM_CHECKPOINT}),
-    event_statement,
+    ticdc_storage.event_statement,
     _quotings,
 )

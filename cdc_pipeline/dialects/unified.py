@@ -39,39 +39,12 @@ RECORD_COLUMNS = (*BATCH_POSITION, "timestamp")
 _NAME_WITH_ESCAPE = r'"(?:database|table|dbName|schemaName|tableName)"\s*:\s*"[^"]*\\u[dD][89a-fA-F]'
 """A message with a surrogate in a name."""
 
+_TIME_COLUMNS = ("commit_ts", "at", "exact_ts", "es", "ts", "message_id")
 CHANGE_COLUMNS = (
-    *RECORD_COLUMNS,
-    "row",
-    "dialect",
-    "database",
-    "table",
-    "op",
-    "commit_ts",
-    "at",
-    "exact_ts",
-    "es",
-    "ts",
-    "message_id",
-    "key_names",
-    "only_key",
-    "before",
-    "after",
+    *(*RECORD_COLUMNS, "row", "dialect", "database", "table", "op", *_TIME_COLUMNS),
+    *("key_names", "only_key", "before", "after"),
 )
-DDL_COLUMNS = (
-    *RECORD_COLUMNS,
-    "kind",
-    "dialect",
-    "database",
-    "table",
-    "type",
-    "commit_ts",
-    "at",
-    "exact_ts",
-    "es",
-    "ts",
-    "message_id",
-    "sql",
-)
+DDL_COLUMNS = (*RECORD_COLUMNS, "kind", "dialect", "database", "table", "type", *_TIME_COLUMNS, "sql")
 DEAD_LETTER_COLUMNS = (*RECORD_COLUMNS, "rule", "database", "table", "column", "reason", "key", "value")
 
 

@@ -18,7 +18,7 @@ import dagster as dg
 from dagster import DagsterInstance, DagsterRunStatus, DefaultSensorStatus, RunRecord, RunsFilter
 
 from cdc_pipeline.assets.failures import redact_secrets
-from cdc_pipeline.assets.keys import RAW, table_key
+from cdc_pipeline.assets.nodes import RAW, table_key
 from cdc_pipeline.assets.raw import POSITIONS
 from cdc_pipeline.pipeline import PIPELINE_TAG, Pipeline
 from cdc_pipeline.sources.raw_batches import newest_note

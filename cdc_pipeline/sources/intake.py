@@ -75,22 +75,13 @@ def ranges_and_note(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], dict[str
     - `zero_ids`: a message may have `id` 0 and no `_tidb`
     """
     by_position = frame.groupBy(*POSITION).agg(
-        F.min(F.expr(_FINGERPRINT)).alias("low"),
-        F.max(F.expr(_FINGERPRINT)).alias("high"),
-        *_value_conditions(),
+        F.min(F.expr(_FINGERPRINT)).alias("low"), F.max(F.expr(_FINGERPRINT)).alias("high"), *_value_conditions()
     )
-    rows = (
-        by_position.groupBy("topic", "partition")
-        .agg(
-            F.min("offset").alias("first"),
-            F.max("offset").alias("last"),
-            F.count("*").alias("records"),
-            F.min(F.when(F.col("low") != F.col("high"), F.col("offset"))).alias("conflict"),
-            F.max("may_be_compressed").alias("may_be_compressed"),
-            F.max("zero_ids").alias("zero_ids"),
-        )
-        .orderBy("topic", "partition")
-        .collect()
+    rows = _rows_by_partition(
+        by_position,
+        F.min(F.when(F.col("low") != F.col("high"), F.col("offset"))).alias("conflict"),
+        F.max("may_be_compressed").alias("may_be_compressed"),
+        F.max("zero_ids").alias("zero_ids"),
     )
     for row in rows:
         if row["conflict"] is not None:
@@ -124,18 +115,14 @@ def ranges_and_conditions(
 
     Positions in `frame` must be unique, and conditions must not be null. One query computes both.
     """
-    rows = (
-        frame.groupBy("topic", "partition")
-        .agg(
-            F.min("offset").alias("first"),
-            F.max("offset").alias("last"),
-            F.count("*").alias("records"),
-            *(F.max(condition).alias(name) for name, condition in conditions.items()),
-        )
-        .orderBy("topic", "partition")
-        .collect()
-    )
+    rows = _rows_by_partition(frame, *(F.max(condition).alias(name) for name, condition in conditions.items()))
     return _ranges(rows), {name: any(row[name] for row in rows) for name in conditions}
+
+
+def _rows_by_partition(frame: DataFrame, *aggregates: Column) -> list[Row]:
+    """One row per partition, ordered by topic and partition: the fields of an `OffsetRange`, and the aggregates."""
+    span = (F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records"))
+    return frame.groupBy("topic", "partition").agg(*span, *aggregates).orderBy("topic", "partition").collect()
 
 
 def _ranges(rows: Iterable[Row]) -> tuple[OffsetRange, ...]:

@@ -10,34 +10,25 @@ from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from cdc_pipeline.positions import BATCH_POSITION, BatchPosition
 from cdc_pipeline.spark.small_frames import small_frame
 
-HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+HEADERS = T.ArrayType(T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]))
 
-RECORD = StructType(
+RECORD = T.StructType(
     [
-        StructField("topic", StringType(), nullable=False),
-        StructField("partition", IntegerType(), nullable=False),
-        StructField("offset", LongType(), nullable=False),
+        T.StructField("topic", T.StringType(), nullable=False),
+        T.StructField("partition", T.IntegerType(), nullable=False),
+        T.StructField("offset", T.LongType(), nullable=False),
         # create time (of the producer) or append time (of the broker), in ms; null outside of TIMESTAMP_RANGE_MS
-        StructField("timestamp", TimestampType()),
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("headers", HEADERS),
+        T.StructField("timestamp", T.TimestampType()),
+        T.StructField("key", T.BinaryType()),
+        T.StructField("value", T.BinaryType()),
+        T.StructField("headers", HEADERS),
         # the integer of a timestamp outside of that range, else null
-        StructField("timestamp_ms", LongType()),
+        T.StructField("timestamp_ms", T.LongType()),
     ]
 )
 NEW_COLUMNS = {"mergeSchema": "true"}

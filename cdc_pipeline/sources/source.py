@@ -129,12 +129,7 @@ class Source(Protocol):
     def secrets(self) -> tuple[str, ...]:
         """Texts that must not appear in logs, metadata, the lake or an exception, in every encoding that may occur."""
 
-    def ingest(
-        self,
-        lake: Lake,
-        run: RunContext,
-        until: Mapping[str, Mapping[str, int]] | None = None,
-    ) -> Intake:
+    def ingest(self, lake: Lake, run: RunContext, until: Mapping[str, Mapping[str, int]] | None = None) -> Intake:
         """Appends the records that the lake does not have to `raw_topic_snapshot`, in one or more batches.
 
         `until`: as `NewRecords.until`; sources of files ignore it. Raises SourceError if the source does not match its

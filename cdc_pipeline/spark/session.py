@@ -1,7 +1,8 @@
 """`SparkLakehouse`: the Spark session of a run as a Dagster resource, on top of dagster-pyspark's.
 
 The settings are typed fields instead of one `spark_config`, because Dagster does not resolve an `EnvVar` inside that.
-`session_settings` converts them to Spark's settings.
+`session_settings` converts them to Spark's settings. The jars have the versions of the Python packages: an upgrade is one
+edit in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -11,15 +12,54 @@ import functools
 import os
 import re
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 import dagster as dg
 from pydantic import Field, PrivateAttr, field_validator
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.errors import SECRET_SETTINGS
-from cdc_pipeline.spark.jars import jar_excludes, jar_packages, spark_home
-from cdc_pipeline.spark.start import JAVA_VARIABLES, start_session
+from cdc_pipeline.errors import SECRET_SETTINGS, TerminalError
+from cdc_pipeline.spark.start import JAVA_VARIABLES, spark_home, start_session
+
+# Dependencies that PySpark ships: excluding them keeps older copies off the class path and saves 70 MB.
+_SHIPPED_WITH_SPARK = (
+    "com.fasterxml.jackson.core:jackson-annotations",
+    "com.fasterxml.jackson.core:jackson-core",
+    "com.fasterxml.jackson.core:jackson-databind",
+    "com.fasterxml.jackson.datatype:jackson-datatype-jdk8",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.logging.log4j:log4j-api",
+    "org.apache.logging.log4j:log4j-core",
+    "org.apache.logging.log4j:log4j-slf4j2-impl",
+    "org.apache.parquet:parquet-column",
+    "org.apache.parquet:parquet-hadoop",
+    "org.lz4:lz4-java",
+    "org.scala-lang.modules:scala-parallel-collections_2.13",
+    "org.slf4j:slf4j-api",
+    "org.xerial.snappy:snappy-java",
+)
+
+_KAFKA_CONNECTORS = {"4.0": "4.0.0", "4.1": "4.1.1"}
+"""Supported minor version of Spark → the newest patch of its Kafka connector whose dependencies all resolve from Maven
+Central (those of 4.0.1 and 4.0.2 do not, 2026-11). It works with any Spark of the same minor version."""
+
+
+def jar_packages() -> tuple[str, ...]:
+    """Maven coordinates for `spark.jars.packages` that match the installed pyspark and delta-spark.
+
+    Raises TerminalError if this minor version of Spark is not supported.
+    """
+    spark_minor = ".".join(version("pyspark").split(".")[:2])
+    if spark_minor not in _KAFKA_CONNECTORS:
+        supported = " or ".join(_KAFKA_CONNECTORS)
+        raise TerminalError(f"pyspark {version('pyspark')} is installed, but {supported} is expected")
+    return (
+        f"io.delta:delta-spark_{spark_minor}_2.13:{version('delta-spark')}",
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_KAFKA_CONNECTORS[spark_minor]}",
+    )
+
 
 _UTC_OPTION = "-Duser.timezone=UTC"
 _COLLECTOR_OPTION = re.compile(r"-XX:[+-]Use\w+GC\b")
@@ -151,7 +191,7 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(self.shuffle_partitions or os.cpu_count() or 2),
             "spark.jars.packages": ",".join(jar_packages()),
-            "spark.jars.excludes": ",".join(jar_excludes()),
+            "spark.jars.excludes": ",".join(_SHIPPED_WITH_SPARK),
             **self.settings,
         }
         if not _sets_collector(settings):

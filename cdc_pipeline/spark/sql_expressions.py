@@ -12,23 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
@@ -149,9 +133,9 @@ def _message(error: SqlglotError) -> str:
     return str(error).split("\n")[0].split(". Line ")[0].rstrip(".")
 
 
-_KINDS: tuple[type[DataType], ...] = (
-    *(BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType),
-    *(StringType, BinaryType, DateType, TimestampType, TimestampNTZType),
+_KINDS: tuple[type[T.DataType], ...] = (
+    *(T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType),
+    *(T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType),
 )
 _TYPES = {name: kind() for kind in _KINDS for name in (kind.typeName(), kind().simpleString())}
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -162,15 +146,15 @@ _EXPECTED_TYPES = (
 )
 
 
-def parse_spark_type(text: str) -> DataType:
+def parse_spark_type(text: str) -> T.DataType:
     """The type of a case-insensitive name. Raises ValueError if it is unknown or not allowed for a column."""
     name = text.strip().lower()
     if array := _ARRAY.fullmatch(name):
-        return ArrayType(parse_spark_type(array[1]))
+        return T.ArrayType(parse_spark_type(array[1]))
     if digits := _DECIMAL.fullmatch(name):
         precision, scale = int(digits[1]), int(digits[2] or 0)
         if scale <= precision and 0 < precision <= MAX_DECIMAL_DIGITS:
-            return DecimalType(precision, scale)
+            return T.DecimalType(precision, scale)
     elif name in _TYPES:
         return _TYPES[name]
     raise ValueError(f"{text!r} is not a Spark SQL type for a column; expected {_EXPECTED_TYPES}")

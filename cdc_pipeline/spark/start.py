@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import pyspark
 from dagster_pyspark import LazyPySparkResource
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.local_files import write_atomically
-from cdc_pipeline.spark.jars import spark_home
 from cdc_pipeline.spark.java import JavaHome, require_java
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline.spark.process_lock import is_private, process_lock, report_progress
@@ -129,6 +129,11 @@ class StartCache:
     def _java_options(self) -> list[str]:
         options = [self.settings.get(name, "") for name in (_OPTIONS, _MORE_OPTIONS)]
         return options + [os.environ.get(name, "") for name in JAVA_VARIABLES]
+
+
+def spark_home() -> Path:
+    """The folder of the Spark that PySpark starts."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
 def _shipped_jars() -> list[Path]:

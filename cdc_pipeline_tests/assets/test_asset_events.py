@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from cdc_pipeline.assets.asset_events import AssetEvents
-from cdc_pipeline.assets.keys import CODE_VERSION
+from cdc_pipeline.assets.nodes import CODE_VERSION
 
 _RAW, _LOG, _NEW = (dg.AssetKey(["p", name]) for name in ("raw", "log", "new"))
 

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.spark.jars import jar_packages
+from cdc_pipeline.spark.session import jar_packages
 from cdc_pipeline_tests.support.captures import capture_lines
 from cdc_pipeline_tests.support.lakes.runs import end_of_watermark
 from cdc_pipeline_tests.support.servers.cluster import StandaloneCluster, environment_of_driver

@@ -27,7 +27,7 @@ import yaml
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.assets.keys import CUTS, mirror_key, table_key
+from cdc_pipeline.assets.nodes import CUTS, mirror_key, table_key
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest

@@ -35,8 +35,8 @@ from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.kafka import broker as broker_module
 from cdc_pipeline.sources.kafka import raw_topics
+from cdc_pipeline.sources.kafka.client_settings import jaas_escaped
 from cdc_pipeline.sources.kafka.raw_topics import RawTopics
-from cdc_pipeline.sources.kafka.secret_text import jaas_escaped
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.certificates import create_certificates

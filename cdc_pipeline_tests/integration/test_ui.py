@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.assets.keys import CODE_VERSION
+from cdc_pipeline.assets.nodes import CODE_VERSION
 from cdc_pipeline_tests.support.servers.browser import CHROMIUM, Page, browser
 from cdc_pipeline_tests.support.servers.shown import shown_lake
 from cdc_pipeline_tests.support.servers.webserver import Webserver, webserver

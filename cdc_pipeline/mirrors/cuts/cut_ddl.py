@@ -31,7 +31,7 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason, mirrored_event
 from cdc_pipeline.mirrors.settings.selection import TableSelection
-from cdc_pipeline.mysql.ddl.shown_statement import without_literals
+from cdc_pipeline.mysql.ddl.statements import without_literals
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.small_frames import small_frame

@@ -14,7 +14,7 @@ from cdc_pipeline.mirrors.model.masks import Mask
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, MySqlType
 from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
-from cdc_pipeline.mysql.types.damaged_text import damaged_text
+from cdc_pipeline.mysql.types.charsets import damaged_text
 from cdc_pipeline.mysql.types.local_times import ambiguous_time
 from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date
 from cdc_pipeline.mysql.types.wire_values import CellEncodings, Encodings, encodings_of, typed_cell

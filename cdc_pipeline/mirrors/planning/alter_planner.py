@@ -18,14 +18,7 @@ from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, column_origins, moves_values, row_shape
 from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, replace_type_gaps
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, SparkCondition, rows_of_partitions
-from cdc_pipeline.mysql.model.schema_changes import (
-    Clause,
-    DropPartition,
-    ExchangePartition,
-    NotSupportedClause,
-    PartitionRowsClause,
-    TruncatePartition,
-)
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.table import ColumnOrigin, Default, TableName, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
@@ -36,19 +29,19 @@ class AlterPlanner:
     def __init__(self, draft: PlanDraft) -> None:
         self._draft = draft
 
-    def alter(self, name: TableName, clauses: tuple[Clause, ...], statement: Statement) -> None:
+    def alter(self, name: TableName, clauses: tuple[ddl.Clause, ...], statement: Statement) -> None:
         if self._draft.state(name) is None:
             self._draft.flush_rows(name)
         if self._draft.state(name) is None:
             statement.note(f"{name} has no mirror yet; its first rows will define its columns")
             for clause in clauses:
-                if isinstance(clause, ExchangePartition) and self._draft.exists(clause.table):
+                if isinstance(clause, ddl.ExchangePartition) and self._draft.exists(clause.table):
                     reason = f"{clause.description()}: the rows of {name} are unknown"
                     statement.refuse(clause.table, reason)
             return
         for clause in clauses:
             self._change_partition_rows(name, clause, statement)
-        refused = [clause for clause in clauses if isinstance(clause, NotSupportedClause)]
+        refused = [clause for clause in clauses if isinstance(clause, ddl.NotSupportedClause)]
         self._alter_definition(name, tuple(clause for clause in clauses if clause not in refused), statement)
         for clause in refused:
             refuse = statement.refuse if clause.of_rows else statement.refuse_definition
@@ -56,7 +49,7 @@ class AlterPlanner:
 
     # ---- columns and keys
 
-    def _alter_definition(self, name: TableName, clauses: tuple[Clause, ...], statement: Statement) -> None:
+    def _alter_definition(self, name: TableName, clauses: tuple[ddl.Clause, ...], statement: Statement) -> None:
         state = self._draft.state(name)
         assert state is not None
         try:
@@ -88,11 +81,7 @@ class AlterPlanner:
             statement.note(f"{name}: changes neither columns nor rows")
 
     def _change_columns(
-        self,
-        state: MirrorState,
-        changed: MirrorState,
-        clauses: tuple[Clause, ...],
-        statement: Statement,
+        self, state: MirrorState, changed: MirrorState, clauses: tuple[ddl.Clause, ...], statement: Statement
     ) -> None:
         origins = altered_origins(state.schema, changed.schema, clauses)
         remaining = {origin.before.name for origin in origins if origin.before is not None}
@@ -110,41 +99,38 @@ class AlterPlanner:
 
     # ---- rows of partitions: upstream sends no messages for them
 
-    def _change_partition_rows(self, name: TableName, clause: Clause, statement: Statement) -> None:
-        if not isinstance(clause, PartitionRowsClause):
+    def _change_partition_rows(self, name: TableName, clause: ddl.Clause, statement: Statement) -> None:
+        if not isinstance(clause, ddl.PartitionRowsClause):
             return
         self._draft.flush_rows(name)
         state = self._draft.state(name)
         assert state is not None
         try:
             match clause:
-                case ExchangePartition():
+                case ddl.ExchangePartition():
                     self._exchange(state, clause, statement)
-                case TruncatePartition(names=()):
+                case ddl.TruncatePartition(names=()):
                     self._draft.steps.append(TruncateMirror(state))
                     self._draft.truncate(state)
                     statement.record(f"truncated {name}", state)
-                case TruncatePartition() | DropPartition():
+                case ddl.TruncatePartition() | ddl.DropPartition():
                     self._delete_partitions(state, clause, statement)
                 case _:
                     assert_never(clause)
         except PartitionError as error:
             reason = f"{clause.description()}: {error}"
             statement.refuse(name, reason)
-            if isinstance(clause, ExchangePartition):
+            if isinstance(clause, ddl.ExchangePartition):
                 statement.refuse(clause.table, reason)
 
     def _delete_partitions(
-        self,
-        state: MirrorState,
-        clause: TruncatePartition | DropPartition,
-        statement: Statement,
+        self, state: MirrorState, clause: ddl.TruncatePartition | ddl.DropPartition, statement: Statement
     ) -> None:
         rows = rows_to_delete(state.schema, clause, statement.event, self._draft.time_zone)
         self._draft.steps.append(DeleteRows(state, rows, clause.description()))
         statement.record(f"deleted the rows of these partitions of {state.name}", state)
 
-    def _exchange(self, state: MirrorState, clause: ExchangePartition, statement: Statement) -> None:
+    def _exchange(self, state: MirrorState, clause: ddl.ExchangePartition, statement: Statement) -> None:
         self._draft.flush_rows(clause.table)
         other = self._draft.state(clause.table)
         if other is None:
@@ -164,7 +150,9 @@ class AlterPlanner:
         statement.record(f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
 
 
-def altered_origins(before: TableSchema, after: TableSchema, clauses: tuple[Clause, ...]) -> tuple[ColumnOrigin, ...]:
+def altered_origins(
+    before: TableSchema, after: TableSchema, clauses: tuple[ddl.Clause, ...]
+) -> tuple[ColumnOrigin, ...]:
     """The origins of the columns of `after`, the schema `before` with the clauses applied."""
     return tuple(
         ColumnOrigin(column, None if source is None else before.find(source))
@@ -181,10 +169,10 @@ def with_kept(
 
 
 def rows_to_delete(
-    schema: TableSchema, clause: TruncatePartition | DropPartition, event: DdlEvent, time_zone: str
+    schema: TableSchema, clause: ddl.TruncatePartition | ddl.DropPartition, event: DdlEvent, time_zone: str
 ) -> SparkCondition:
     """The rows of the partitions that the clause truncates or drops. Raises PartitionError if they are unknown."""
-    missing_ok = isinstance(clause, DropPartition) and clause.if_exists
+    missing_ok = isinstance(clause, ddl.DropPartition) and clause.if_exists
     return rows_of_partitions(schema, clause.names, time_zone, missing_ok=missing_ok, tidb=_is_tidb(event))
 
 

@@ -13,23 +13,8 @@ from dataclasses import dataclass, replace
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.change_names import created_names, folded, table_names, with_keys, with_names
-from cdc_pipeline.mysql.model.schema_changes import (
-    AlterTable,
-    CreateTable,
-    CreateTableLike,
-    DropTable,
-    ExchangePartition,
-    NotSupported,
-    NotSupportedClause,
-    OfSourceTable,
-    RecoverDatabase,
-    RenameTable,
-    RenameTo,
-    SchemaChange,
-    SourceTableChange,
-    TruncateTable,
-)
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 _MISSING = (
@@ -56,19 +41,21 @@ class _Translation:
     between: frozenset[TableName]
     """Excluded names that a table has only between two RENAMEs of the statement, as in a swap of two tables."""
 
-    def mirrored(self, change: SchemaChange) -> list[SchemaChange]:
-        if isinstance(change, RecoverDatabase) and (self.selection.routes or change.new_database is not None):
-            return [NotSupported(f"{change.description()}: not all of its tables are included under their own names")]
+    def mirrored(self, change: ddl.SchemaChange) -> list[ddl.SchemaChange]:
+        if isinstance(change, ddl.RecoverDatabase) and (self.selection.routes or change.new_database is not None):
+            return [
+                ddl.NotSupported(f"{change.description()}: not all of its tables are included under their own names")
+            ]
         names = table_names(change)
         if not names:
             return [change]
         if not any(map(self._includes, names)):
-            return [replace(change, name=None)] if isinstance(change, NotSupported) and change.everywhere else []
-        if isinstance(change, RenameTable):
+            return [replace(change, name=None)] if isinstance(change, ddl.NotSupported) and change.everywhere else []
+        if isinstance(change, ddl.RenameTable):
             return self._renamed(change.name, change.new_name)
-        if isinstance(change, AlterTable):
+        if isinstance(change, ddl.AlterTable):
             return self._altered(change)
-        if isinstance(change, (CreateTable, TruncateTable, DropTable, NotSupported)):
+        if isinstance(change, (ddl.CreateTable, ddl.TruncateTable, ddl.DropTable, ddl.NotSupported)):
             return [self._of_table(change)]
         return self._created(change)
 
@@ -86,70 +73,70 @@ class _Translation:
             return replace(name, table=f"{name.table} (excluded or merged)")
         return self.selection.mirror_key(name)
 
-    def _own(self, change: SchemaChange) -> SchemaChange:
+    def _own(self, change: ddl.SchemaChange) -> ddl.SchemaChange:
         return with_names(change, self._key, self._key)
 
-    def _of_table(self, change: SourceTableChange) -> SchemaChange:
+    def _of_table(self, change: ddl.SourceTableChange) -> ddl.SchemaChange:
         """The change of one included table, which may be merged."""
         assert change.name is not None
         if self.selection.merges(change.name):
-            return OfSourceTable(self.selection.mirror_key(change.name), change.name, change)
+            return ddl.OfSourceTable(self.selection.mirror_key(change.name), change.name, change)
         return self._own(change)
 
-    def _created(self, change: SchemaChange) -> list[SchemaChange]:
+    def _created(self, change: ddl.SchemaChange) -> list[ddl.SchemaChange]:
         """CREATE TABLE LIKE and RECOVER."""
         (name,) = created_names([change])
         if not self._includes(name):
             return []
-        if isinstance(change, CreateTableLike) and self._share_a_mirror(name, change.source):
+        if isinstance(change, ddl.CreateTableLike) and self._share_a_mirror(name, change.source):
             return [self._of_table(change)]
         if self.selection.merges(name):
             reason = f"{change.description()}: the definition is unknown, because a table is merged"
-            return [self._of_table(NotSupported(reason, name, creates=True))]
+            return [self._of_table(ddl.NotSupported(reason, name, creates=True))]
         return [self._own(change)]
 
     def _share_a_mirror(self, one: TableName, other: TableName) -> bool:
         merges, key = self.selection.merges, self.selection.mirror_key
         return merges(one) and merges(other) and key(one) == key(other)
 
-    def _renamed(self, old: TableName, new: TableName) -> list[SchemaChange]:
+    def _renamed(self, old: TableName, new: TableName) -> list[ddl.SchemaChange]:
         """A RENAME. Where a name is excluded or merged, rows are kept only within one merged mirror."""
         if self._share_a_mirror(old, new):
-            return [self._of_table(RenameTable(old, new))]
+            return [self._of_table(ddl.RenameTable(old, new))]
         if self._has_own_mirror(old) and self._has_own_mirror(new):
-            return [self._own(RenameTable(old, new))]
-        found = [self._of_table(DropTable(old))] if self._includes(old) else []
+            return [self._own(ddl.RenameTable(old, new))]
+        found = [self._of_table(ddl.DropTable(old))] if self._includes(old) else []
         if self._includes(new):
             gap = Gap(GapKind.NOT_INCLUDED_BEFORE, f"{new} was renamed from {old}, {_MISSING}")
-            found.append(self._of_table(CreateTable(new, TableSchema(()), gaps=(gap,))))
+            found.append(self._of_table(ddl.CreateTable(new, TableSchema(()), gaps=(gap,))))
         return found
 
-    def _altered(self, change: AlterTable) -> list[SchemaChange]:
+    def _altered(self, change: ddl.AlterTable) -> list[ddl.SchemaChange]:
         """An ALTER TABLE: no rows are exchanged with an excluded or merged table, and its RENAME is one of `_renamed`."""
-        target = next((clause.name for clause in change.clauses if isinstance(clause, RenameTo)), change.name)
-        exchanged = [clause.table for clause in change.clauses if isinstance(clause, ExchangePartition)]
+        target = next((clause.name for clause in change.clauses if isinstance(clause, ddl.RenameTo)), change.name)
+        exchanged = [clause.table for clause in change.clauses if isinstance(clause, ddl.ExchangePartition)]
         if all(map(self._has_own_mirror, (change.name, target, *exchanged))):
             return [self._own(change)]
         clauses = tuple(
-            _not_exchanged(clause.table) if isinstance(clause, ExchangePartition) else clause
+            _not_exchanged(clause.table) if isinstance(clause, ddl.ExchangePartition) else clause
             for clause in change.clauses
-            if not isinstance(clause, RenameTo)
+            if not isinstance(clause, ddl.RenameTo)
         )
-        parts = [AlterTable(change.name, clauses)] if clauses else []
-        parts += [AlterTable(other, (_not_exchanged(change.name),)) for other in exchanged]
+        parts = [ddl.AlterTable(change.name, clauses)] if clauses else []
+        parts += [ddl.AlterTable(other, (_not_exchanged(change.name),)) for other in exchanged]
         found = [self._of_table(part) for part in parts if self._includes(part.name)]
         return [*found, *(self._renamed(change.name, target) if target != change.name else [])]
 
 
-def _not_exchanged(other: TableName) -> NotSupportedClause:
+def _not_exchanged(other: TableName) -> ddl.NotSupportedClause:
     what = f"EXCHANGE PARTITION with {other}: its rows are unknown, because a table is excluded or merged"
-    return NotSupportedClause(what, of_rows=True)
+    return ddl.NotSupportedClause(what, of_rows=True)
 
 
-def _names_between(changes: Iterable[SchemaChange], selection: TableSelection) -> frozenset[TableName]:
+def _names_between(changes: Iterable[ddl.SchemaChange], selection: TableSelection) -> frozenset[TableName]:
     found, taken = set(), set()
     for change in changes:
-        if isinstance(change, RenameTable):
+        if isinstance(change, ddl.RenameTable):
             if change.name in taken:
                 found.add(change.name)
             if not selection.includes(change.new_name) and selection.includes(change.name):

@@ -15,8 +15,7 @@ from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
 from cdc_pipeline.mirrors.planning.inferred_schema import undeclared_column_gaps, widened_schema
 from cdc_pipeline.mysql.expressions.conversions import replace_type_gaps
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, ColumnOrigin, Default, MySqlType, TableName, TableSchema
-from cdc_pipeline.mysql.types.charsets import charset_of_column
-from cdc_pipeline.mysql.types.damaged_text import is_decoded_correctly
+from cdc_pipeline.mysql.types.charsets import charset_of_column, is_decoded_correctly
 from cdc_pipeline.mysql.types.wider_types import holds_values, wider_type
 
 _DIFFERENT = Default("expression", "another one in each source table")

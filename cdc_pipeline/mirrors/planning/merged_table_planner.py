@@ -15,21 +15,10 @@ from typing_extensions import assert_never
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.masks import Mask, stale_hash_gaps
-from cdc_pipeline.mirrors.model.source_tables import (
-    SourceTable,
-    rows_of_source,
-    source_rows,
-)
+from cdc_pipeline.mirrors.model.source_tables import SourceTable, rows_of_source, source_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ChangeSourceRows, DeleteRows
-from cdc_pipeline.mirrors.planning.alter_planner import (
-    altered_origins,
-    names_after,
-    rows_to_delete,
-    with_conversion_gaps,
-    with_kept,
-    with_renamed_gaps,
-)
+from cdc_pipeline.mirrors.planning import alter_planner
 from cdc_pipeline.mirrors.planning.merged_definitions import (
     added_again,
     empty_column,
@@ -45,20 +34,7 @@ from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, moves_values, row_shape
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
-from cdc_pipeline.mysql.model.schema_changes import (
-    AlterTable,
-    Clause,
-    CreateTable,
-    CreateTableLike,
-    DropPartition,
-    DropTable,
-    NotSupported,
-    NotSupportedClause,
-    OfSourceTable,
-    RenameTable,
-    TruncatePartition,
-    TruncateTable,
-)
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName, TableSchema, origins_by_name
 
 
@@ -69,40 +45,40 @@ class MergedTablePlanner:
         self._draft = draft
         self._tables = tables
 
-    def plan(self, change: OfSourceTable, statement: Statement) -> None:
+    def plan(self, change: ddl.OfSourceTable, statement: Statement) -> None:
         mirror, name, inner = change.name, change.source_table, change.change
         self._draft.flush_rows(mirror)
         state = self._draft.state(mirror)
         source = None if state is None else state.source_table(name)
         match inner:
-            case CreateTable():
+            case ddl.CreateTable():
                 self._create(mirror, name, inner, statement)
                 return
-            case CreateTableLike():
+            case ddl.CreateTableLike():
                 self._create_like(mirror, name, inner, statement)
                 return
-            case NotSupported():
+            case ddl.NotSupported():
                 self._refuse_table(mirror, name, inner, statement)
                 return
         if state is None or source is None:
             statement.note(f"{name} has no rows in {mirror} yet")
             return
         match inner:
-            case AlterTable():
+            case ddl.AlterTable():
                 self._alter(state, source, inner.clauses, statement)
-            case TruncateTable():
+            case ddl.TruncateTable():
                 self._change_rows(DeleteRows(state, source_rows(name), f"TRUNCATE of {name}"))
                 statement.record(f"deleted the rows of {name} in {mirror}", state)
-            case DropTable():
+            case ddl.DropTable():
                 self._drop(state, source, statement)
-            case RenameTable():
+            case ddl.RenameTable():
                 self._rename(state, source, inner.new_name, statement)
             case _:
                 assert_never(inner)
 
     # ---- CREATE
 
-    def _create(self, mirror: TableName, name: TableName, change: CreateTable, statement: Statement) -> None:
+    def _create(self, mirror: TableName, name: TableName, change: ddl.CreateTable, statement: Statement) -> None:
         self._draft.require_same_table(mirror)
         state, source = self._draft.state(mirror), SourceTable(name, change.schema)
         created = (source,) if source.schema.columns else ()
@@ -123,16 +99,18 @@ class MergedTablePlanner:
         self._draft.add_gaps(mirror, *gaps)
         statement.record(f"{name} is merged into {mirror}", changed)
 
-    def _create_like(self, mirror: TableName, name: TableName, change: CreateTableLike, statement: Statement) -> None:
+    def _create_like(
+        self, mirror: TableName, name: TableName, change: ddl.CreateTableLike, statement: Statement
+    ) -> None:
         state = self._draft.state(mirror)
         like = None if state is None else state.source_table(change.source)
         if like is None or like.inferred:
             reason = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
-            self._refuse_table(mirror, name, NotSupported(reason, name, creates=True), statement)
+            self._refuse_table(mirror, name, ddl.NotSupported(reason, name, creates=True), statement)
         else:
-            self._create(mirror, name, CreateTable(name, like.schema, change.if_not_exists), statement)
+            self._create(mirror, name, ddl.CreateTable(name, like.schema, change.if_not_exists), statement)
 
-    def _refuse_table(self, mirror: TableName, name: TableName, change: NotSupported, statement: Statement) -> None:
+    def _refuse_table(self, mirror: TableName, name: TableName, change: ddl.NotSupported, statement: Statement) -> None:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
         if change.creates and self._draft.state(mirror) is None:
             self._draft.create(statement.new_mirror(mirror, merged=True))
@@ -180,17 +158,17 @@ class MergedTablePlanner:
     # ---- ALTER
 
     def _alter(
-        self, state: MirrorState, source: SourceTable, clauses: tuple[Clause, ...], statement: Statement
+        self, state: MirrorState, source: SourceTable, clauses: tuple[ddl.Clause, ...], statement: Statement
     ) -> None:
         for clause in clauses:
             self._delete_partitions(state, source, clause, statement)
-        refused = [clause for clause in clauses if isinstance(clause, NotSupportedClause)]
+        refused = [clause for clause in clauses if isinstance(clause, ddl.NotSupportedClause)]
         self._alter_definition(source, state.name, tuple(one for one in clauses if one not in refused), statement)
         for clause in refused:
             statement.refuse(state.name, f"{source.name}: {clause.what}")
 
     def _alter_definition(
-        self, source: SourceTable, mirror: TableName, clauses: tuple[Clause, ...], statement: Statement
+        self, source: SourceTable, mirror: TableName, clauses: tuple[ddl.Clause, ...], statement: Statement
     ) -> None:
         state = self._draft.state(mirror)
         assert state is not None
@@ -204,7 +182,7 @@ class MergedTablePlanner:
             if clauses and not statement.outcome.effects:
                 statement.note(f"{source.name}: changes neither columns nor rows")
             return
-        origins = altered_origins(source.schema, schema, clauses)
+        origins = alter_planner.altered_origins(source.schema, schema, clauses)
         others = [other for other in state.source_tables or () if other.name != source.name]
         # first, so that its definition sets the order of the columns
         sources = (replace(source, schema=schema), *others)
@@ -222,13 +200,17 @@ class MergedTablePlanner:
             self._draft.record_state(marked)
         statement.record(f"altered {source.name} in {mirror}", marked)
 
-    def _delete_partitions(self, state: MirrorState, source: SourceTable, clause: Clause, statement: Statement) -> None:
-        if not isinstance(clause, (TruncatePartition, DropPartition)):
+    def _delete_partitions(
+        self, state: MirrorState, source: SourceTable, clause: ddl.Clause, statement: Statement
+    ) -> None:
+        if not isinstance(clause, (ddl.TruncatePartition, ddl.DropPartition)):
             return
         # with the column types of the mirror
         columns = tuple(state.schema.find(column.name) or column for column in source.schema.columns)
         try:
-            rows = rows_to_delete(source.schema.with_columns(columns), clause, statement.event, self._draft.time_zone)
+            rows = alter_planner.rows_to_delete(
+                source.schema.with_columns(columns), clause, statement.event, self._draft.time_zone
+            )
         except PartitionError as error:
             statement.refuse(state.name, f"{source.name}: {clause.description()}: {error}")
             return
@@ -291,13 +273,13 @@ class MergedTablePlanner:
         dropped = [column.name for column in current.schema.columns if target.schema.find(column.name) is None]
         kept: tuple[tuple[str, str], ...] = ()
         if self._draft.settings.policy.action_for(current.name) == KEEP:
-            target, kept = with_kept(target, dropped, event)
+            target, kept = alter_planner.with_kept(target, dropped, event)
         # a column that all source tables generate by the same expression is recomputed
         recomputed = [
             origin.after.name
             for origin in origins
             if origin.before is not None and origin.after.generated is not None and origin.before.generated is None
         ]
-        target = with_renamed_gaps(target, names_after([*dropped, *recomputed], ()))
-        changed = with_conversion_gaps(target, current, origins, self._draft.time_zone)
+        target = alter_planner.with_renamed_gaps(target, alter_planner.names_after([*dropped, *recomputed], ()))
+        changed = alter_planner.with_conversion_gaps(target, current, origins, self._draft.time_zone)
         return self._draft.change_columns(current, changed, origins, event, kept)

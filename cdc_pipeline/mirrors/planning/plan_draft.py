@@ -10,36 +10,12 @@ from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+from cdc_pipeline.mirrors.model import steps
 from cdc_pipeline.mirrors.model.computed_columns import merged_columns
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.masks import Mask, stale_hash_gaps
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState, name_gap
-from cdc_pipeline.mirrors.model.steps import (
-    ApplyRows,
-    ChangeColumns,
-    CreateMirror,
-    PurgeDeletedRows,
-    PurgeSurplusRows,
-    RenameMirror,
-    Step,
-    UpdateState,
-)
-from cdc_pipeline.mirrors.planning.inferred_schema import (
-    column_spellings,
-    undeclared_column_gaps,
-    unseen_start,
-    widened_schema,
-    with_spellings,
-)
-from cdc_pipeline.mirrors.planning.lacking_columns import (
-    columns_in_no_row,
-    columns_missing_in_deletes,
-    computed_columns,
-    filtered_columns,
-    partial_columns,
-    unknown_columns,
-    unsure_update_gaps,
-)
+from cdc_pipeline.mirrors.planning import inferred_schema
 from cdc_pipeline.mirrors.planning.merged_definitions import require_free_names, with_lacking_columns, with_rows
 from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
@@ -82,7 +58,7 @@ class PlanDraft:
         self._states: dict[TableName, MirrorState | None] = {}
         self._passed_events: dict[TableName, int] = defaultdict(int)
         self._empty: set[str] = set()
-        self.steps: list[Step] = []
+        self.steps: list[steps.Step] = []
 
     # ---- mirrors
 
@@ -130,9 +106,9 @@ class PlanDraft:
         """Renames the mirror as `named`. Returns its state."""
         renamed = self.named(replace(state, name=new_name), upstream)
         if renamed.name != state.name:
-            self.steps.append(RenameMirror(state, renamed))
+            self.steps.append(steps.RenameMirror(state, renamed))
         elif renamed != state:
-            self.steps.append(UpdateState(renamed))
+            self.steps.append(steps.UpdateState(renamed))
         self.remove(state.name)
         self.set_state(renamed)
         return renamed
@@ -151,7 +127,7 @@ class PlanDraft:
         declared = replace(state, metadata=self._rules.metadata, computed=self._rules.computed_for(state))
         created = self._rules.with_masks(declared, {})
         created = self._rules.with_soft_delete(created, self.key(created))
-        self.steps.append(CreateMirror(created))
+        self.steps.append(steps.CreateMirror(created))
         self.set_state(created)
         self._empty.add(created.mirror_id)
         return created
@@ -187,7 +163,7 @@ class PlanDraft:
         elif before.soft_delete_key is not None:
             masked = self._keep_soft_delete(before, masked, origins)
         commit_ms, is_start = (event.commit_ms, event.is_start) if event is not None else (0, False)
-        self._change(ChangeColumns(before, masked, origins, commit_ms, kept, is_start))
+        self._change(steps.ChangeColumns(before, masked, origins, commit_ms, kept, is_start))
         return masked
 
     def _keep_soft_delete(
@@ -197,7 +173,7 @@ class PlanDraft:
         assert before.soft_delete_key is not None
         if after.schema.find(DELETED) is None:
             return replace(after, soft_delete_key=_key_after_alter(before.soft_delete_key, origins))
-        self.steps.append(PurgeDeletedRows(before))
+        self.steps.append(steps.PurgeDeletedRows(before))
         return replace(after, soft_delete_key=None).with_gaps(HAS_OWN_DELETED)
 
     def key(self, state: MirrorState) -> tuple[str, ...]:
@@ -253,16 +229,18 @@ class PlanDraft:
 
     def record_state(self, state: MirrorState) -> None:
         """Changes the mirror's properties. Its rows and columns stay as they are."""
-        self._change(UpdateState(state))
+        self._change(steps.UpdateState(state))
 
-    def _change(self, step: UpdateState | ChangeColumns) -> None:
+    def _change(self, step: steps.UpdateState | steps.ChangeColumns) -> None:
         """Adds the step, or includes it in the last one of a merged mirror: a thousand CREATE TABLE become one commit."""
-        state, keeps_columns = step.state, isinstance(step, ChangeColumns) and step.kept_columns
+        state, keeps_columns = step.state, isinstance(step, steps.ChangeColumns) and step.kept_columns
         self.set_state(state)
         if state.source_tables is not None and not keeps_columns:
             own = [index for index, other in enumerate(self.steps) if other.state.mirror_id == state.mirror_id]
             last = self.steps[own[-1]] if own else None
-            if isinstance(last, CreateMirror) or (isinstance(last, UpdateState) and isinstance(step, UpdateState)):
+            if isinstance(last, steps.CreateMirror) or (
+                isinstance(last, steps.UpdateState) and isinstance(step, steps.UpdateState)
+            ):
                 self.steps[own[-1]] = replace(last, state=state)
                 return
         self.steps.append(step)
@@ -302,28 +280,30 @@ class PlanDraft:
             return
         groups = [group for segment in segments for group in self._groups[name].pop(segment)]
         require_free_names(groups)
-        spellings = column_spellings(groups, self.state(name))
-        groups = [with_spellings(group, spellings) for group in groups] if spellings else groups
+        spellings = inferred_schema.column_spellings(groups, self.state(name))
+        groups = [inferred_schema.with_spellings(group, spellings) for group in groups] if spellings else groups
         state = self._make_keys_unique(self._fit_state(name, groups))
         state = self._take_name_of_rows(name, state, groups)
         if state.source_tables is not None:
             groups = [with_lacking_columns(group, state) for group in groups]
         key = self.key(state)
-        lacking = tuple(column.name for column in partial_columns(state.schema, key, groups))
-        unknown = unknown_columns(state, key, groups)
+        lacking = tuple(column.name for column in inferred_schema.partial_columns(state.schema, key, groups))
+        unknown = inferred_schema.unknown_columns(state, key, groups)
         # the merge treats rows with their handle key only one by one: they do not keep a column from being computed
-        partial = partial_columns(state.schema, key, [group for group in groups if not group.handle_key_only])
-        missing_in_deletes = columns_missing_in_deletes(state, key, groups)
-        missing = list(dict.fromkeys((*unknown, *columns_in_no_row(missing_in_deletes, groups))))
-        computed = () if partial else computed_columns(state.schema, missing, self.time_zone)
+        partial = inferred_schema.partial_columns(
+            state.schema, key, [group for group in groups if not group.handle_key_only]
+        )
+        missing_in_deletes = inferred_schema.columns_missing_in_deletes(state, key, groups)
+        missing = list(dict.fromkeys((*unknown, *inferred_schema.columns_in_no_row(missing_in_deletes, groups))))
+        computed = () if partial else inferred_schema.computed_columns(state.schema, missing, self.time_zone)
         first = state.mirror_id in self._empty
         unfilled = [column for column in unknown if column not in computed]
-        filtered = filtered_columns(state.schema, key, groups, first=first)
+        filtered = inferred_schema.filtered_columns(state.schema, key, groups, first=first)
         unfilled += [column for column in filtered if column not in unfilled]
         self.add_gaps(name, *absent_column_gaps(unfilled))
         state = self.state(name) or state
         self.steps.append(
-            ApplyRows(
+            steps.ApplyRows(
                 state,
                 name,
                 tuple(segments),
@@ -338,7 +318,7 @@ class PlanDraft:
         )
         self._empty.discard(state.mirror_id)
         if not key:
-            self.add_gaps(name, *unsure_update_gaps(groups))
+            self.add_gaps(name, *inferred_schema.unsure_update_gaps(groups))
 
     def _take_name_of_rows(self, key: TableName, state: MirrorState, groups: Iterable[RowGroup]) -> MirrorState:
         """Renames the mirror as rows of MySQL spell it: in lower case with `lower_case_table_names=1`.
@@ -369,7 +349,7 @@ class PlanDraft:
         if state.soft_delete_key is None or state.soft_delete_key == key:
             return state
         unique = replace(state, soft_delete_key=key)
-        self.steps.append(PurgeSurplusRows(unique) if key else UpdateState(unique))
+        self.steps.append(steps.PurgeSurplusRows(unique) if key else steps.UpdateState(unique))
         self.set_state(unique)
         return unique
 
@@ -384,7 +364,7 @@ class PlanDraft:
         before = state
         if before is None:
             mirror_id = f"{name}@cut{self._cut_id}.{len(self.steps)}"
-            gaps, sources = ((), ()) if is_merged else ((unseen_start(groups),), None)
+            gaps, sources = ((), ()) if is_merged else ((inferred_schema.unseen_start(groups),), None)
             before = MirrorState(name, mirror_id, TableSchema(()), not is_merged, gaps, source_tables=sources)
         after = with_rows(before, groups) if is_merged else self._widened(before, groups)
         if state is None:
@@ -397,11 +377,11 @@ class PlanDraft:
         return self.change_columns(before, after, origins_by_name(before.schema, after.schema.columns))
 
     def _widened(self, state: MirrorState, groups: list[RowGroup]) -> MirrorState:
-        schema, added = widened_schema(state.schema, groups, inferred=state.inferred)
+        schema, added = inferred_schema.widened_schema(state.schema, groups, inferred=state.inferred)
         if schema == state.schema:
             return state
         wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
-        return wider if state.inferred else wider.with_gaps(*undeclared_column_gaps(added))
+        return wider if state.inferred else wider.with_gaps(*inferred_schema.undeclared_column_gaps(added))
 
 
 def _encodings(groups: Iterable[RowGroup]) -> tuple[tuple[str, dict[str, str]], ...]:

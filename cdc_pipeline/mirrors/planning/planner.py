@@ -26,22 +26,7 @@ from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
 from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, NO_STATEMENT, HeldTable
 from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
-from cdc_pipeline.mysql.model.schema_changes import (
-    AlterTable,
-    CreateTable,
-    CreateTableLike,
-    DropDatabase,
-    DropTable,
-    NoTableEffect,
-    NotSupported,
-    OfSourceTable,
-    RecoverDatabase,
-    RecoverTable,
-    RenameTable,
-    RenameTo,
-    SchemaChange,
-    TruncateTable,
-)
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 from cdc_pipeline.positions import Position
 from cdc_pipeline.stored_json import AS_PAIRS
@@ -130,7 +115,7 @@ class Planner:
 
     # ---- ddl_policy
 
-    def _permit(self, change: SchemaChange, statement: Statement) -> None:
+    def _permit(self, change: ddl.SchemaChange, statement: Statement) -> None:
         """Applies the change, unless a table that it names is held or must be held before it."""
         names, read = change.names().touched, change.names().read
         # a table that is made like a quarantined one is not the cause of its error
@@ -167,36 +152,36 @@ class Planner:
         statement.outcome.status = HELD
         statement.note(f"{name}: {self._held[name].gap}")
 
-    def _apply(self, change: SchemaChange, statement: Statement) -> None:
+    def _apply(self, change: ddl.SchemaChange, statement: Statement) -> None:
         match change:
-            case NoTableEffect():
+            case ddl.NoTableEffect():
                 statement.note(f"{change.what}: changes no table")
-            case NotSupported():
+            case ddl.NotSupported():
                 self._tables.refuse_table(change, statement)
-            case CreateTable():
+            case ddl.CreateTable():
                 self._tables.create(change, statement)
-            case CreateTableLike():
+            case ddl.CreateTableLike():
                 self._tables.create_like(change, statement)
-            case TruncateTable():
+            case ddl.TruncateTable():
                 self._tables.truncate(change.name, statement)
-            case DropTable():
+            case ddl.DropTable():
                 self._tables.drop(change.name, statement)
-            case DropDatabase():
+            case ddl.DropDatabase():
                 self._drop_database(change, statement)
-            case RenameTable():
+            case ddl.RenameTable():
                 self._tables.rename(change.name, change.new_name, statement)
-            case RecoverTable():
+            case ddl.RecoverTable():
                 self._tables.recover(change, statement)
-            case RecoverDatabase():
+            case ddl.RecoverDatabase():
                 self._tables.recover_database(change.database, change.new_database, statement)
-            case OfSourceTable():
+            case ddl.OfSourceTable():
                 self._merged_tables.plan(change, statement)
-            case AlterTable():
+            case ddl.AlterTable():
                 self._alter(change, statement)
             case _:
                 assert_never(change)
 
-    def _drop_database(self, change: DropDatabase, statement: Statement) -> None:
+    def _drop_database(self, change: ddl.DropDatabase, statement: Statement) -> None:
         """Drops the tables of the database one by one, or holds those with `ddl_policy: hold`."""
         key = self._draft.settings.selection.key
         for name in self._draft.names():
@@ -215,16 +200,16 @@ class Planner:
                 self._hold(name, self._held_before(name, statement.event), statement)
             elif state.source_tables is not None:
                 for table in tables:
-                    self._merged_tables.plan(OfSourceTable(name, table, DropTable(table)), statement)
+                    self._merged_tables.plan(ddl.OfSourceTable(name, table, ddl.DropTable(table)), statement)
             else:
                 # no statement names the table, so that all its rows lie in one segment; rows after the DROP follow a CREATE
                 self._tables.drop(name, statement)
         if not statement.outcome.effects:
             statement.note(f"database {change.database}: no mirrors to drop")
 
-    def _alter(self, change: AlterTable, statement: Statement) -> None:
-        renames = [clause for clause in change.clauses if isinstance(clause, RenameTo)]
-        clauses = tuple(clause for clause in change.clauses if not isinstance(clause, RenameTo))
+    def _alter(self, change: ddl.AlterTable, statement: Statement) -> None:
+        renames = [clause for clause in change.clauses if isinstance(clause, ddl.RenameTo)]
+        clauses = tuple(clause for clause in change.clauses if not isinstance(clause, ddl.RenameTo))
         if clauses:
             self._alterations.alter(change.name, clauses, statement)
         for rename in renames:

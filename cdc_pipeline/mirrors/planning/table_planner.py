@@ -15,15 +15,8 @@ from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
 from cdc_pipeline.mysql.expressions.conversions import type_gaps
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.change_names import folded
-from cdc_pipeline.mysql.model.schema_changes import (
-    CreateTable,
-    CreateTableLike,
-    NotSupported,
-    RecoverDatabase,
-    RecoverTable,
-    SchemaChange,
-)
 from cdc_pipeline.mysql.model.table import TableName
 
 _OF_DEFINITION = frozenset(
@@ -53,7 +46,7 @@ class TablePlanner:
         self._expected: set[TableName] = set()
         self._removed: set[TableName] = set()
 
-    def refuse_table(self, change: NotSupported, statement: Statement) -> None:
+    def refuse_table(self, change: ddl.NotSupported, statement: Statement) -> None:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""
         name = change.name
         if name is not None and change.creates and not self._draft.exists(name):
@@ -68,7 +61,7 @@ class TablePlanner:
 
     # ---- CREATE
 
-    def create(self, change: CreateTable, statement: Statement, *, inferred: bool = False) -> None:
+    def create(self, change: ddl.CreateTable, statement: Statement, *, inferred: bool = False) -> None:
         """Creates the mirror. `inferred`: of `MirrorState`."""
         name, schema = change.name, change.schema
         if change.if_not_exists and self._draft.exists(name):
@@ -93,7 +86,7 @@ class TablePlanner:
             state = state.with_gaps(name_gap(existing.name, spelled))
         statement.record(f"created {name}", self._draft.create(state))
 
-    def gaps_of_start(self, change: CreateTable, event: DdlEvent) -> tuple[Gap, ...]:
+    def gaps_of_start(self, change: ddl.CreateTable, event: DdlEvent) -> tuple[Gap, ...]:
         """The gaps of the created table.
 
         It may have existed before CREATE TABLE IF NOT EXISTS, which MySQL also logs if it did nothing (canal-facts 40),
@@ -104,7 +97,7 @@ class TablePlanner:
             return change.gaps
         return (*change.gaps, MAY_HAVE_EXISTED)
 
-    def create_like(self, change: CreateTableLike, statement: Statement) -> None:
+    def create_like(self, change: ddl.CreateTableLike, statement: Statement) -> None:
         """Creates the table with the definition of another, if that is known."""
         source = self._draft.state(change.source)
         if source is None and self._draft.exists(change.source):
@@ -112,10 +105,10 @@ class TablePlanner:
             source = self._draft.state(change.source)
         if source is None:
             reason = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
-            self.refuse_table(NotSupported(reason, change.name, creates=True), statement)
+            self.refuse_table(ddl.NotSupported(reason, change.name, creates=True), statement)
             return
         gaps = tuple(gap for gap in source.gaps if gap.kind in _OF_DEFINITION and gap != MAY_HAVE_EXISTED)
-        created = CreateTable(change.name, source.schema, change.if_not_exists, gaps)
+        created = ddl.CreateTable(change.name, source.schema, change.if_not_exists, gaps)
         # rows correct a copied definition that comes from rows
         self.create(created, statement, inferred=source.inferred)
 
@@ -190,11 +183,11 @@ class TablePlanner:
 
     # ---- RECOVER and FLASHBACK: no message brings the rows, but the lake keeps the mirrors of dropped tables
 
-    def expect(self, changes: Iterable[SchemaChange]) -> None:
+    def expect(self, changes: Iterable[ddl.SchemaChange]) -> None:
         """Notes what the RECOVER and FLASHBACK statements of this cut name."""
-        found = [change for change in changes if isinstance(change, (RecoverTable, RecoverDatabase))]
+        found = [change for change in changes if isinstance(change, (ddl.RecoverTable, ddl.RecoverDatabase))]
         names = (
-            change.name if isinstance(change, RecoverTable) else TableName(change.database, "") for change in found
+            change.name if isinstance(change, ddl.RecoverTable) else TableName(change.database, "") for change in found
         )
         self._expected = set(map(folded, names))
 
@@ -212,7 +205,7 @@ class TablePlanner:
     def _ended_until(self, event: DdlEvent, database: str) -> list[EndedTable]:
         return [table for table in self._ended_in(database) if table.time < event.commit_ts]
 
-    def recover(self, change: RecoverTable, statement: Statement) -> None:
+    def recover(self, change: ddl.RecoverTable, statement: Statement) -> None:
         """Brings back the table that was last dropped or truncated under the name, under `new_name` if given."""
         name, target = change.name, change.new_name or change.name
         before = self._ended_until(statement.event, name.database)

@@ -14,11 +14,7 @@ from pydantic import Field
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.model.computed_columns import (
-    ComputedColumn,
-    ComputedRules,
-    merged_columns,
-)
+from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, ComputedRules, merged_columns
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask, salt_key
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS, RETIRED_MARK, MirrorState

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from cdc_pipeline.mysql.ddl.keys import read_table_name
-from cdc_pipeline.mysql.ddl.partition_definitions import read_partition_name, read_partitions
-from cdc_pipeline.mysql.ddl.partitioning import at_statement_end, read_partitioning, read_to_clause
-from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
-from cdc_pipeline.mysql.model.partitions import Partitioning
-from cdc_pipeline.mysql.model.schema_changes import (
-    AddPartitions,
-    Clause,
-    CoalescePartition,
-    DropPartition,
-    ExchangePartition,
-    NoRowEffect,
-    NotSupportedClause,
-    PartitionBy,
-    RemovePartitioning,
-    ReorganizePartition,
-    TruncatePartition,
+from cdc_pipeline.mysql.ddl.partitioning import (
+    at_statement_end,
+    read_partition_name,
+    read_partitioning,
+    read_partitions,
+    read_to_clause,
 )
+from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
+from cdc_pipeline.mysql.model import schema_changes as ddl
+from cdc_pipeline.mysql.model.partitions import Partitioning
 
 # The first words of other clauses. In MySQL a clause about partitions is the only one of its statement.
 _VERBS = ("ADD", "DROP", "CHANGE", "MODIFY", "RENAME", "ALTER", "CONVERT", "TRUNCATE", "EXCHANGE", "REMOVE")
@@ -51,44 +44,44 @@ _DEFINITIONS = (
 )
 
 
-def read_partition_clause(cursor: Cursor) -> Clause | None:
+def read_partition_clause(cursor: Cursor) -> ddl.Clause | None:
     """Reads a clause about partitions; returns None if none is next.
 
     Raises DdlSyntaxError for unknown words in a clause that removes or exchanges rows.
     """
     if cursor.at("PARTITION", "BY"):
-        return PartitionBy(read_partitioning(cursor, _at_clause))
+        return ddl.PartitionBy(read_partitioning(cursor, _at_clause))
     if cursor.accept("REMOVE", "PARTITIONING"):
-        return RemovePartitioning()
+        return ddl.RemovePartitioning()
     if cursor.accept("TRUNCATE", "PARTITION"):
         is_all = cursor.at("ALL") and not cursor.at(",", offset=1)
-        return TruncatePartition(() if is_all and cursor.accept("ALL") else _read_names(cursor))
+        return ddl.TruncatePartition(() if is_all and cursor.accept("ALL") else _read_names(cursor))
     if cursor.accept("DROP", "PARTITION"):
         if_exists = cursor.accept("IF", "EXISTS")
-        return DropPartition(_read_names(cursor), if_exists)
+        return ddl.DropPartition(_read_names(cursor), if_exists)
     if cursor.accept("EXCHANGE", "PARTITION"):
         return _read_exchange(cursor)
     start = cursor.position
     if any(cursor.at(*words) for words in _DEFINITIONS):
         return _read_definition_or_unknown(cursor)
     if any(cursor.at(*words) for words in _NOT_SUPPORTED):
-        return NotSupportedClause(read_to_clause(cursor, start, _at_clause))
+        return ddl.NotSupportedClause(read_to_clause(cursor, start, _at_clause))
     if any(cursor.at(*words) for words in _WITHOUT_EFFECT):
-        return NoRowEffect(read_to_clause(cursor, start, _at_clause))
+        return ddl.NoRowEffect(read_to_clause(cursor, start, _at_clause))
     return None
 
 
-def _read_exchange(cursor: Cursor) -> ExchangePartition:
+def _read_exchange(cursor: Cursor) -> ddl.ExchangePartition:
     name = read_partition_name(cursor)
     cursor.expect("WITH", "TABLE")
     table = read_table_name(cursor)
     if cursor.accept("WITHOUT", "VALIDATION"):
-        return ExchangePartition(name, table, validated=False)
+        return ddl.ExchangePartition(name, table, validated=False)
     cursor.accept("WITH", "VALIDATION")
-    return ExchangePartition(name, table)
+    return ddl.ExchangePartition(name, table)
 
 
-def _read_definition_or_unknown(cursor: Cursor) -> Clause:
+def _read_definition_or_unknown(cursor: Cursor) -> ddl.Clause:
     """Reads a clause that only defines partitions. If it cannot be parsed, the partitioning becomes unknown."""
     before, start = cursor.index, cursor.position
     try:
@@ -99,27 +92,27 @@ def _read_definition_or_unknown(cursor: Cursor) -> Clause:
     except DdlSyntaxError as error:
         reason = str(error)
     cursor.index = before
-    return PartitionBy(Partitioning.unknown(reason, read_to_clause(cursor, start, _at_clause)))
+    return ddl.PartitionBy(Partitioning.unknown(reason, read_to_clause(cursor, start, _at_clause)))
 
 
-def _read_definition(cursor: Cursor) -> Clause:
+def _read_definition(cursor: Cursor) -> ddl.Clause:
     if cursor.accept("ADD", "PARTITION"):
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
         if cursor.accept("PARTITIONS"):
-            return AddPartitions((), cursor.read_integer(), if_not_exists)
-        return AddPartitions(read_partitions(cursor), None, if_not_exists)
+            return ddl.AddPartitions((), cursor.read_integer(), if_not_exists)
+        return ddl.AddPartitions(read_partitions(cursor), None, if_not_exists)
     if cursor.accept("REORGANIZE", "PARTITION"):
         if not cursor.at("LOCAL", "INTO"):
             cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
         if at_statement_end(cursor) or cursor.at(","):
-            return ReorganizePartition((), ())
+            return ddl.ReorganizePartition((), ())
         names = _read_names(cursor)
         cursor.expect("INTO")
-        return ReorganizePartition(names, read_partitions(cursor))
+        return ddl.ReorganizePartition(names, read_partitions(cursor))
     if cursor.accept("COALESCE", "PARTITION"):
         cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
-        return CoalescePartition(cursor.read_integer())
+        return ddl.CoalescePartition(cursor.read_integer())
     raise cursor.error("a known clause expected")
 
 

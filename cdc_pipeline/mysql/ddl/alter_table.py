@@ -7,23 +7,7 @@ from cdc_pipeline.mysql.ddl.column_definitions import read_column, read_default
 from cdc_pipeline.mysql.ddl.column_types import accept_character_set, read_name_or_string
 from cdc_pipeline.mysql.ddl.keys import named_charset, named_collation, read_key, read_table_name, read_table_option
 from cdc_pipeline.mysql.ddl.tokens import Cursor
-from cdc_pipeline.mysql.model.schema_changes import (
-    AddColumn,
-    ChangeColumn,
-    Clause,
-    ColumnPosition,
-    ConvertCharset,
-    DefaultCharset,
-    DropColumn,
-    DropIndex,
-    DropPrimaryKey,
-    NoRowEffect,
-    NotSupportedClause,
-    RenameColumn,
-    RenameIndex,
-    RenameTo,
-    SetDefault,
-)
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.types.charsets import UNKNOWN
 
 _WITHOUT_EFFECT: tuple[tuple[str, ...], ...] = (
@@ -41,13 +25,13 @@ _WITHOUT_EFFECT: tuple[tuple[str, ...], ...] = (
 )
 
 
-def read_alter_clauses(cursor: Cursor) -> tuple[Clause, ...]:
+def read_alter_clauses(cursor: Cursor) -> tuple[ddl.Clause, ...]:
     """Reads the clauses after ALTER TABLE name up to the end of the statement or a semicolon.
 
     An unknown clause becomes a NotSupportedClause up to the next comma. Raises DdlSyntaxError for unknown words inside a
     known clause.
     """
-    clauses: list[Clause] = []
+    clauses: list[ddl.Clause] = []
     if cursor.at_end or cursor.at(";"):
         return ()
     while True:
@@ -69,7 +53,7 @@ def _needs_no_comma(cursor: Cursor) -> bool:
     return is_option
 
 
-def _read_clause(cursor: Cursor) -> tuple[Clause, ...]:
+def _read_clause(cursor: Cursor) -> tuple[ddl.Clause, ...]:
     start = cursor.position
     partition_clause = read_partition_clause(cursor)
     if partition_clause is not None:
@@ -90,22 +74,24 @@ def _read_clause(cursor: Cursor) -> tuple[Clause, ...]:
     if cursor.accept("CONVERT", "TO"):
         return (_read_convert(cursor, start),)
     if _accept_effectless(cursor):
-        return (NoRowEffect(cursor.text_since(start)),)
+        return (ddl.NoRowEffect(cursor.text_since(start)),)
     option = read_table_option(cursor)
     if option is not None:
         charset, collation = named_charset(dict([option])), named_collation(dict([option]))
-        return (NoRowEffect(cursor.text_since(start)) if charset is None else DefaultCharset(charset, collation),)
-    return (NotSupportedClause(_read_up_to_comma(cursor)),)
+        return (
+            ddl.NoRowEffect(cursor.text_since(start)) if charset is None else ddl.DefaultCharset(charset, collation),
+        )
+    return (ddl.NotSupportedClause(_read_up_to_comma(cursor)),)
 
 
-def _read_add(cursor: Cursor, start: int) -> tuple[Clause, ...]:
+def _read_add(cursor: Cursor, start: int) -> tuple[ddl.Clause, ...]:
     key = read_key(cursor)
     if key is not None:
-        return (NoRowEffect(cursor.text_since(start)) if isinstance(key, NoRowEffect) else key,)
+        return (ddl.NoRowEffect(cursor.text_since(start)) if isinstance(key, ddl.NoRowEffect) else key,)
     cursor.accept("COLUMN")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if cursor.accept("("):
-        clauses: list[Clause] = []
+        clauses: list[ddl.Clause] = []
         while True:
             clauses.extend(_read_added(cursor, if_not_exists))
             if not cursor.accept(","):
@@ -113,38 +99,38 @@ def _read_add(cursor: Cursor, start: int) -> tuple[Clause, ...]:
         cursor.expect(")")
         return tuple(clauses)
     parsed = read_column(cursor)
-    return (AddColumn(parsed.column, _read_position(cursor), if_not_exists), *parsed.keys)
+    return (ddl.AddColumn(parsed.column, _read_position(cursor), if_not_exists), *parsed.keys)
 
 
-def _read_added(cursor: Cursor, if_not_exists: bool) -> tuple[Clause, ...]:
+def _read_added(cursor: Cursor, if_not_exists: bool) -> tuple[ddl.Clause, ...]:
     """Reads one element of ADD COLUMN (…)."""
     key = read_key(cursor)
     if key is not None:
         return (key,)
     parsed = read_column(cursor)
-    return (AddColumn(parsed.column, None, if_not_exists), *parsed.keys)
+    return (ddl.AddColumn(parsed.column, None, if_not_exists), *parsed.keys)
 
 
-def _read_drop(cursor: Cursor) -> Clause:
+def _read_drop(cursor: Cursor) -> ddl.Clause:
     if cursor.accept("PRIMARY", "KEY"):
-        return DropPrimaryKey()
+        return ddl.DropPrimaryKey()
     if cursor.accept("FOREIGN", "KEY") or cursor.accept("CHECK"):
         cursor.accept("IF", "EXISTS")
-        return NoRowEffect(f"DROP CONSTRAINT {cursor.read_name('a constraint name')}")
+        return ddl.NoRowEffect(f"DROP CONSTRAINT {cursor.read_name('a constraint name')}")
     if cursor.accept_any("INDEX", "KEY", "CONSTRAINT"):
         # a constraint may be a UNIQUE key; `altered` ignores unknown names
         cursor.accept("IF", "EXISTS")
         return drop_index_clause(cursor.read_name("an index name"))
     cursor.accept("COLUMN")
     if_exists = cursor.accept("IF", "EXISTS")
-    clause = DropColumn(cursor.read_name("a column name"), if_exists)
+    clause = ddl.DropColumn(cursor.read_name("a column name"), if_exists)
     cursor.accept_any("RESTRICT", "CASCADE")
     return clause
 
 
-def drop_index_clause(name: str) -> DropIndex | DropPrimaryKey:
+def drop_index_clause(name: str) -> ddl.DropIndex | ddl.DropPrimaryKey:
     """The clause that drops the index of this name. The index of the primary key is always named PRIMARY."""
-    return DropPrimaryKey() if name.upper() == "PRIMARY" else DropIndex(name)
+    return ddl.DropPrimaryKey() if name.upper() == "PRIMARY" else ddl.DropIndex(name)
 
 
 def _accept_column_if_exists(cursor: Cursor) -> bool:
@@ -153,30 +139,30 @@ def _accept_column_if_exists(cursor: Cursor) -> bool:
     return cursor.accept("IF", "EXISTS")
 
 
-def _read_change(cursor: Cursor, name: str | None, *, if_exists: bool) -> tuple[Clause, ...]:
+def _read_change(cursor: Cursor, name: str | None, *, if_exists: bool) -> tuple[ddl.Clause, ...]:
     parsed = read_column(cursor)
-    change = ChangeColumn(
+    change = ddl.ChangeColumn(
         parsed.column.name if name is None else name, parsed.column, _read_position(cursor), if_exists
     )
     return (change, *parsed.keys)
 
 
-def _read_position(cursor: Cursor) -> ColumnPosition | None:
+def _read_position(cursor: Cursor) -> ddl.ColumnPosition | None:
     if cursor.accept("FIRST"):
-        return ColumnPosition()
-    return ColumnPosition(cursor.read_name("a column name")) if cursor.accept("AFTER") else None
+        return ddl.ColumnPosition()
+    return ddl.ColumnPosition(cursor.read_name("a column name")) if cursor.accept("AFTER") else None
 
 
-def _read_rename(cursor: Cursor) -> Clause:
+def _read_rename(cursor: Cursor) -> ddl.Clause:
     if cursor.accept("COLUMN"):
         if_exists = cursor.at("IF", "EXISTS")
         name, new_name = _read_names(cursor, "a column name")
-        return RenameColumn(name, new_name, if_exists)
+        return ddl.RenameColumn(name, new_name, if_exists)
     if cursor.accept_any("INDEX", "KEY"):
         name, new_name = _read_names(cursor, "an index name")
-        return RenameIndex(name, new_name)
+        return ddl.RenameIndex(name, new_name)
     cursor.accept_any("TO", "AS", "=")
-    return RenameTo(read_table_name(cursor))
+    return ddl.RenameTo(read_table_name(cursor))
 
 
 def _read_names(cursor: Cursor, what: str) -> tuple[str, str]:
@@ -186,30 +172,30 @@ def _read_names(cursor: Cursor, what: str) -> tuple[str, str]:
     return name, cursor.read_name(what)
 
 
-def _read_alter(cursor: Cursor, start: int) -> Clause:
+def _read_alter(cursor: Cursor, start: int) -> ddl.Clause:
     """Reads ALTER INDEX, CHECK, CONSTRAINT or COLUMN inside ALTER TABLE."""
     if cursor.accept_any("INDEX", "KEY"):
         cursor.read_name("an index name")
         if not (cursor.accept_any("VISIBLE", "INVISIBLE", "IGNORED") or cursor.accept("NOT", "IGNORED")):
             raise cursor.error("VISIBLE or INVISIBLE expected")
-        return NoRowEffect(cursor.text_since(start))
+        return ddl.NoRowEffect(cursor.text_since(start))
     if cursor.accept_any("CHECK", "CONSTRAINT"):
         cursor.read_name("a constraint name")
         if not cursor.accept("NOT", "ENFORCED"):
             cursor.expect("ENFORCED")
-        return NoRowEffect(cursor.text_since(start))
+        return ddl.NoRowEffect(cursor.text_since(start))
     if_exists = _accept_column_if_exists(cursor)
     name = cursor.read_name("a column name")
     if cursor.accept("DROP", "DEFAULT"):
-        return SetDefault(name, None, if_exists)
+        return ddl.SetDefault(name, None, if_exists)
     cursor.expect("SET")
     if cursor.accept_any("VISIBLE", "INVISIBLE"):
-        return NoRowEffect(cursor.text_since(start))
+        return ddl.NoRowEffect(cursor.text_since(start))
     cursor.expect("DEFAULT")
-    return SetDefault(name, read_default(cursor), if_exists)
+    return ddl.SetDefault(name, read_default(cursor), if_exists)
 
 
-def _read_convert(cursor: Cursor, start: int) -> Clause:
+def _read_convert(cursor: Cursor, start: int) -> ddl.Clause:
     """Reads CONVERT TO CHARACTER SET. `binary`, which turns text columns into binary ones, is not supported."""
     if not accept_character_set(cursor):
         raise cursor.error("CHARACTER SET expected")
@@ -219,8 +205,8 @@ def _read_convert(cursor: Cursor, start: int) -> Clause:
         cursor.accept("=")
         collation = read_name_or_string(cursor).lower()
     if charset == "binary":
-        return NotSupportedClause(cursor.text_since(start))
-    return ConvertCharset(UNKNOWN if charset == "default" else charset, collation)
+        return ddl.NotSupportedClause(cursor.text_since(start))
+    return ddl.ConvertCharset(UNKNOWN if charset == "default" else charset, collation)
 
 
 def _accept_effectless(cursor: Cursor) -> bool:
@@ -260,8 +246,5 @@ def _read_up_to_comma(cursor: Cursor) -> str:
     if cursor.at_end or cursor.at_any(",", ";"):
         raise cursor.error("a clause expected")
     while not cursor.at_end and not cursor.at_any(",", ";"):
-        if cursor.at("("):
-            cursor.read_group()
-        else:
-            cursor.skip()
+        cursor.skip_item()
     return cursor.text_since(start)

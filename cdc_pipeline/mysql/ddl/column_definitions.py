@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cdc_pipeline.mysql.ddl.column_types import (
-    KNOWN_TYPES,
-    accept_introducer,
-    accept_type_attribute,
-    read_type,
-    to_binary_type,
-)
+from cdc_pipeline.mysql.ddl import column_types
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind
 from cdc_pipeline.mysql.model.schema_changes import AddPrimaryKey, AddUniqueKey
 from cdc_pipeline.mysql.model.table import Column, Default, MySqlType, UniqueKey
@@ -62,8 +56,8 @@ def read_column(cursor: Cursor) -> ParsedColumn:
     """Reads a column definition. Raises DdlSyntaxError for an unknown type or attribute, as it might change values."""
     name = cursor.read_name("a column name")
     start = cursor.position
-    kind, serial = read_type(cursor)
-    if kind.base not in KNOWN_TYPES:
+    kind, serial = column_types.read_type(cursor)
+    if kind.base not in column_types.KNOWN_TYPES:
         raise DdlSyntaxError(f"unknown column type {kind.base!r}", start)
     if kind.base == "decimal" and len(kind.params) < 2:
         # MySQL's default numbers: valid in a definition, but not in the mysqlType of a message
@@ -81,7 +75,7 @@ def read_column(cursor: Cursor) -> ParsedColumn:
         attributes.default = Default("literal", None)
     column = Column(
         name=name,
-        type=to_binary_type(attributes.kind),
+        type=column_types.to_binary_type(attributes.kind),
         nullable=nullable and not attributes.primary_key,
         default=attributes.default,
         generated=attributes.generated,
@@ -93,7 +87,7 @@ def read_column(cursor: Cursor) -> ParsedColumn:
 
 def _read_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
     """Reads one attribute into `attributes`. Returns whether a known one was next."""
-    changed = accept_type_attribute(cursor, attributes.kind)
+    changed = column_types.accept_type_attribute(cursor, attributes.kind)
     if changed is not None:
         attributes.kind = changed
         return True
@@ -214,7 +208,7 @@ def read_default(cursor: Cursor) -> Default:
         cursor.read_group()
         return Default("expression", cursor.text_since(start))
     start = cursor.position
-    introducer = accept_introducer(cursor)
+    introducer = column_types.accept_introducer(cursor)
     if cursor.at_kind(Kind.STRING):
         text = cursor.read_string(is_literal=True)
         # the statement is UTF-8: with the introducer of another character set only ASCII keeps its meaning

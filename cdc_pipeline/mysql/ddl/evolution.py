@@ -12,19 +12,8 @@ from dataclasses import replace
 from cdc_pipeline.mysql.ddl.column_types import to_binary_type
 from cdc_pipeline.mysql.ddl.key_evolution import KeyConflictError, altered_keys, altered_primary_key
 from cdc_pipeline.mysql.ddl.partition_evolution import altered_partitioning
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.limits import MAX_COLUMNS, limit_message, shortened
-from cdc_pipeline.mysql.model.schema_changes import (
-    AddColumn,
-    ChangeColumn,
-    Clause,
-    ColumnPosition,
-    ConvertCharset,
-    DefaultCharset,
-    DropColumn,
-    NotSupportedClause,
-    RenameColumn,
-    SetDefault,
-)
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
 from cdc_pipeline.mysql.types.charsets import UNKNOWN, change_charset, charset_of_column, pin_charset
 
@@ -32,13 +21,13 @@ from cdc_pipeline.mysql.types.charsets import UNKNOWN, change_charset, charset_o
 class SchemaConflictError(ValueError):
     """A clause does not fit the schema, so the schema is not the one that upstream had."""
 
-    def __init__(self, clause: Clause, reason: str) -> None:
+    def __init__(self, clause: ddl.Clause, reason: str) -> None:
         super().__init__(f"{reason}: {shortened(clause.description())}")
         self.clause = clause
         self.reason = reason
 
 
-def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
+def altered(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> TableSchema:
     """The schema after one ALTER TABLE with these clauses.
 
     RenameTo and NoRowEffect change nothing. A clause about partitions that does not fit makes the partitioning unknown.
@@ -46,7 +35,7 @@ def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     NotSupportedClause.
     """
     for clause in clauses:
-        if isinstance(clause, NotSupportedClause):
+        if isinstance(clause, ddl.NotSupportedClause):
             raise SchemaConflictError(clause, "not supported")
     schema = _with_charset(schema, clauses)
     columns, new_names = kept_columns(schema, clauses)
@@ -73,16 +62,16 @@ def altered(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
     )
 
 
-def _with_charset(schema: TableSchema, clauses: tuple[Clause, ...]) -> TableSchema:
+def _with_charset(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> TableSchema:
     """The schema with the charset clauses applied, before the other clauses.
 
     CONVERT TO changes the existing columns. Otherwise they keep their charset, as their own.
     """
     result = schema
     for clause in clauses:
-        if not isinstance(clause, (DefaultCharset, ConvertCharset)):
+        if not isinstance(clause, (ddl.DefaultCharset, ddl.ConvertCharset)):
             continue
-        convert = isinstance(clause, ConvertCharset)
+        convert = isinstance(clause, ddl.ConvertCharset)
         kinds = [
             change_charset(column.type, clause.charset, clause.collation)
             if convert
@@ -112,19 +101,19 @@ def _folded(name: str) -> str:
     return name.casefold()
 
 
-def kept_columns(schema: TableSchema, clauses: tuple[Clause, ...]) -> tuple[list[Column], dict[str, str]]:
+def kept_columns(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> tuple[list[Column], dict[str, str]]:
     """The kept columns with their changes, in place, and the new name of each by its old name in casefold."""
     present = {_folded(column.name) for column in schema.columns}
-    actions: dict[str, DropColumn | ChangeColumn | RenameColumn] = {}
-    defaults: dict[str, SetDefault] = {}
+    actions: dict[str, ddl.DropColumn | ddl.ChangeColumn | ddl.RenameColumn] = {}
+    defaults: dict[str, ddl.SetDefault] = {}
     for clause in clauses:
-        if not isinstance(clause, DropColumn | ChangeColumn | RenameColumn | SetDefault):
+        if not isinstance(clause, ddl.DropColumn | ddl.ChangeColumn | ddl.RenameColumn | ddl.SetDefault):
             continue
         if _folded(clause.name) not in present:
             if clause.if_exists:
                 continue
             raise SchemaConflictError(clause, f"no column {clause.name!r}")
-        if isinstance(clause, SetDefault):
+        if isinstance(clause, ddl.SetDefault):
             defaults[_folded(clause.name)] = clause
         elif _folded(clause.name) in actions:
             raise SchemaConflictError(clause, f"column {clause.name!r} is changed twice")
@@ -135,11 +124,11 @@ def kept_columns(schema: TableSchema, clauses: tuple[Clause, ...]) -> tuple[list
     for column in schema.columns:
         old = _folded(column.name)
         action = actions.get(old)
-        if isinstance(action, DropColumn):
+        if isinstance(action, ddl.DropColumn):
             continue
-        if isinstance(action, ChangeColumn):
+        if isinstance(action, ddl.ChangeColumn):
             column = _in_table(schema, action.column)
-        elif isinstance(action, RenameColumn):
+        elif isinstance(action, ddl.RenameColumn):
             column = replace(column, name=action.new_name)
         if old in defaults:
             column = replace(column, default=defaults[old].default)
@@ -154,29 +143,29 @@ def _in_table(schema: TableSchema, column: Column) -> Column:
     return replace(column, type=to_binary_type(column.type, schema.charset))
 
 
-def _check_distinct(columns: list[Column], clauses: tuple[Clause, ...]) -> None:
+def _check_distinct(columns: list[Column], clauses: tuple[ddl.Clause, ...]) -> None:
     seen: set[str] = set()
     for column in columns:
         name = _folded(column.name)
         if name in seen:
-            culprits = [item for item in clauses if isinstance(item, ChangeColumn | RenameColumn)]
+            culprits = [item for item in clauses if isinstance(item, ddl.ChangeColumn | ddl.RenameColumn)]
             raise SchemaConflictError(culprits[-1], f"duplicate column {column.name!r}")
         seen.add(name)
 
 
 def _with_positions(
-    kept: list[Column], schema: TableSchema, clauses: tuple[Clause, ...], new_names: dict[str, str]
+    kept: list[Column], schema: TableSchema, clauses: tuple[ddl.Clause, ...], new_names: dict[str, str]
 ) -> list[Column]:
     """The columns after all additions and moves, in the order of the clauses as in MySQL."""
     columns = _OrderedColumns(kept)
     for clause in clauses:
-        if isinstance(clause, AddColumn):
+        if isinstance(clause, ddl.AddColumn):
             if columns.has(clause.column.name):
                 if clause.if_not_exists:
                     continue
                 raise SchemaConflictError(clause, f"column {clause.column.name!r} exists")
             columns.insert(_in_table(schema, clause.column), clause.position, clause)
-        elif isinstance(clause, ChangeColumn) and clause.position is not None and _folded(clause.name) in new_names:
+        elif isinstance(clause, ddl.ChangeColumn) and clause.position is not None and _folded(clause.name) in new_names:
             columns.move(new_names[_folded(clause.name)], clause.position, clause)
     return columns.columns
 
@@ -192,14 +181,14 @@ class _OrderedColumns:
     def has(self, name: str) -> bool:
         return _folded(name) in self._present
 
-    def move(self, name: str, position: ColumnPosition, clause: Clause) -> None:
+    def move(self, name: str, position: ddl.ColumnPosition, clause: ddl.Clause) -> None:
         if self.has(name):
             index = self._names.index(_folded(name))
             del self._names[index]
             self._present.discard(_folded(name))
             self.insert(self.columns.pop(index), position, clause)
 
-    def insert(self, column: Column, position: ColumnPosition | None, clause: Clause) -> None:
+    def insert(self, column: Column, position: ddl.ColumnPosition | None, clause: ddl.Clause) -> None:
         index = len(self.columns)
         if position is not None and position.after is None:
             index = 0
@@ -214,7 +203,7 @@ class _OrderedColumns:
             raise SchemaConflictError(clause, limit_message("columns", len(self.columns), MAX_COLUMNS))
 
 
-def column_origins(schema: TableSchema, clauses: tuple[Clause, ...]) -> tuple[str | None, ...]:
+def column_origins(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> tuple[str | None, ...]:
     """The old name of each column of `altered(schema, clauses)`; None for an added one.
 
     A column that is dropped and added again under the same name is new: its old values are lost.
@@ -226,7 +215,7 @@ def column_origins(schema: TableSchema, clauses: tuple[Clause, ...]) -> tuple[st
     return tuple(None if name is None else names[name] for name in old)
 
 
-def moves_values(schema: TableSchema, clauses: tuple[Clause, ...]) -> bool:
+def moves_values(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> bool:
     """Whether a column of `altered(schema, clauses)` has other values than the old column of its name.
 
     The columns may look the same before and after: `DROP c, ADD c INT`, or two of one type that swap names and places.

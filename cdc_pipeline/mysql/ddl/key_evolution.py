@@ -5,25 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.limits import MAX_INDEXES, limit_message
-from cdc_pipeline.mysql.model.schema_changes import (
-    AddColumn,
-    AddIndex,
-    AddPrimaryKey,
-    AddUniqueKey,
-    Clause,
-    DropColumn,
-    DropIndex,
-    DropPrimaryKey,
-    RenameIndex,
-)
 from cdc_pipeline.mysql.model.table import Column, PlainIndex, TableSchema, UniqueKey
 
 
 class KeyConflictError(ValueError):
     """A clause does not fit the columns or keys of the table."""
 
-    def __init__(self, clause: Clause, reason: str) -> None:
+    def __init__(self, clause: ddl.Clause, reason: str) -> None:
         super().__init__(reason)
         self.clause = clause
         self.reason = reason
@@ -50,7 +40,7 @@ class _Names:
 
 
 def altered_primary_key(
-    schema: TableSchema, columns: Sequence[Column], clauses: tuple[Clause, ...], new_names: Mapping[str, str]
+    schema: TableSchema, columns: Sequence[Column], clauses: tuple[ddl.Clause, ...], new_names: Mapping[str, str]
 ) -> tuple[str, ...]:
     """The columns of the primary key after the statement.
 
@@ -59,12 +49,12 @@ def altered_primary_key(
     key = _renamed(schema.primary_key, _names_in_keys(new_names, clauses))
     spelt = {_folded(column.name): column.name for column in columns}
     for clause in clauses:
-        if isinstance(clause, DropPrimaryKey):
+        if isinstance(clause, ddl.DropPrimaryKey):
             if not schema.primary_key:
                 raise KeyConflictError(clause, "no primary key")
             key = ()
     for clause in clauses:
-        if isinstance(clause, AddPrimaryKey):
+        if isinstance(clause, ddl.AddPrimaryKey):
             wanted = _key_columns(clause.columns, spelt, clause)
             if key and key != wanted:
                 raise KeyConflictError(clause, "a primary key exists")
@@ -73,11 +63,11 @@ def altered_primary_key(
 
 
 def altered_keys(
-    schema: TableSchema, columns: Sequence[Column], clauses: tuple[Clause, ...], new_names: Mapping[str, str]
+    schema: TableSchema, columns: Sequence[Column], clauses: tuple[ddl.Clause, ...], new_names: Mapping[str, str]
 ) -> tuple[tuple[UniqueKey, ...], tuple[PlainIndex, ...]]:
     """The UNIQUE keys and the other indexes after the statement. Parameters as in `altered_primary_key`."""
-    dropped = {_folded(clause.name) for clause in clauses if isinstance(clause, DropIndex)}
-    renamed = {_folded(clause.name): clause.new_name for clause in clauses if isinstance(clause, RenameIndex)}
+    dropped = {_folded(clause.name) for clause in clauses if isinstance(clause, ddl.DropIndex)}
+    renamed = {_folded(clause.name): clause.new_name for clause in clauses if isinstance(clause, ddl.RenameIndex)}
     new_names = _names_in_keys(new_names, clauses)
 
     def is_kept(name: str, old_columns: tuple[str, ...]) -> bool:
@@ -96,9 +86,9 @@ def altered_keys(
     ]
     additions = _Additions(columns, keys, indexes)
     for clause in clauses:
-        if isinstance(clause, AddIndex):
+        if isinstance(clause, ddl.AddIndex):
             additions.add_index(clause)
-        elif isinstance(clause, AddUniqueKey):
+        elif isinstance(clause, ddl.AddUniqueKey):
             additions.add_unique_key(clause)
     return tuple(keys), tuple(indexes)
 
@@ -114,7 +104,7 @@ class _Additions:
         self._index_names = {_folded(index.name) for index in indexes}
         self._names = _Names([*(key.name for key in keys), *(index.name for index in indexes)])
 
-    def add_index(self, clause: AddIndex) -> None:
+    def add_index(self, clause: ddl.AddIndex) -> None:
         wanted = _key_columns(clause.index.columns, self._spelt, clause)
         name = clause.index.name or self._free_name(wanted)
         if _folded(name) not in self._index_names:
@@ -122,7 +112,7 @@ class _Additions:
             self._index_names.add(_folded(name))
             self._register(name, clause)
 
-    def add_unique_key(self, clause: AddUniqueKey) -> None:
+    def add_unique_key(self, clause: ddl.AddUniqueKey) -> None:
         wanted = replace(clause.key, columns=_key_columns(clause.key.columns, self._spelt, clause))
         if not wanted.name:
             wanted = replace(wanted, name=self._free_name(wanted.columns))
@@ -135,7 +125,7 @@ class _Additions:
             # only ADD UNIQUE … IF NOT EXISTS keeps an existing key, which is most often equal
             raise KeyConflictError(clause, f"a key {wanted.name!r} exists")
 
-    def _register(self, name: str, clause: Clause) -> None:
+    def _register(self, name: str, clause: ddl.Clause) -> None:
         self._names.add(name)
         if (count := len(self._keys) + len(self._indexes)) > MAX_INDEXES:
             raise KeyConflictError(clause, limit_message("indexes", count, MAX_INDEXES))
@@ -144,7 +134,7 @@ class _Additions:
         return self._names.generate(columns[0] if columns else "functional_index")
 
 
-def _key_columns(names: tuple[str, ...], spelt: Mapping[str, str], clause: Clause) -> tuple[str, ...]:
+def _key_columns(names: tuple[str, ...], spelt: Mapping[str, str], clause: ddl.Clause) -> tuple[str, ...]:
     """The names as the column definitions spell them. `spelt`: that spelling by the name in casefold."""
     for name in names:
         if _folded(name) not in spelt:
@@ -152,11 +142,11 @@ def _key_columns(names: tuple[str, ...], spelt: Mapping[str, str], clause: Claus
     return tuple(spelt[_folded(name)] for name in names)
 
 
-def _names_in_keys(new_names: Mapping[str, str], clauses: tuple[Clause, ...]) -> Mapping[str, str]:
+def _names_in_keys(new_names: Mapping[str, str], clauses: tuple[ddl.Clause, ...]) -> Mapping[str, str]:
     """`new_names`, and the columns that the statement drops and adds again: MySQL finds the columns of a key by their names
     among the columns after the statement (`mysql_alter_table`)."""
-    dropped = {_folded(clause.name) for clause in clauses if isinstance(clause, DropColumn)}
-    added = [clause.column.name for clause in clauses if isinstance(clause, AddColumn)]
+    dropped = {_folded(clause.name) for clause in clauses if isinstance(clause, ddl.DropColumn)}
+    added = [clause.column.name for clause in clauses if isinstance(clause, ddl.AddColumn)]
     return {_folded(name): name for name in added if _folded(name) in dropped} | dict(new_names)
 
 

@@ -9,23 +9,9 @@ from cdc_pipeline.mysql.ddl.alter_table import drop_index_clause, read_alter_cla
 from cdc_pipeline.mysql.ddl.create_table import read_create_table
 from cdc_pipeline.mysql.ddl.keys import accept_index_type, read_key_parts, read_table_name
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind, Quoting
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.change_names import with_database
 from cdc_pipeline.mysql.model.limits import shortened
-from cdc_pipeline.mysql.model.schema_changes import (
-    AddIndex,
-    AddUniqueKey,
-    AlterTable,
-    Clause,
-    DropDatabase,
-    DropTable,
-    NoTableEffect,
-    NotSupported,
-    RecoverDatabase,
-    RecoverTable,
-    RenameTable,
-    SchemaChange,
-    TruncateTable,
-)
 from cdc_pipeline.mysql.model.table import PlainIndex, TableName, UniqueKey
 
 # Objects of CREATE, ALTER and DROP that do not change the rows of a table. Words before them are skipped (CREATE
@@ -56,7 +42,7 @@ _ROUTINES = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "
 
 def parse_ddl(
     sql: str, database: str, table: str = "", quotings: Sequence[Quoting] = (Quoting.MYSQL,)
-) -> tuple[SchemaChange, ...]:
+) -> tuple[ddl.SchemaChange, ...]:
     """The changes of a statement in their order. Never raises.
 
     `database`: that of the message, for unqualified names; may be in backquotes, as Canal sends it. If the statement itself
@@ -70,7 +56,7 @@ def parse_ddl(
     # without a backslash they are the same
     statements = [_Statement(_unquoted(database), table) for _ in quotings[: None if "\\" in sql else 1]]
     readings = [statement.changes(sql, quoting) for statement, quoting in zip(statements, quotings, strict=False)]
-    parsed = [reading for reading in readings if not isinstance(reading[0], NotSupported)] or readings[:1]
+    parsed = [reading for reading in readings if not isinstance(reading[0], ddl.NotSupported)] or readings[:1]
     if all(reading == parsed[0] for reading in parsed):
         return parsed[0]
     reason = "the statement has backslashes: it is not known whether they are escapes, or TiDB printed its labels"
@@ -94,7 +80,7 @@ class _Statement:
         """Whether the statement creates `table`."""
         self._message_table = message_table
 
-    def changes(self, sql: str, quoting: Quoting) -> tuple[SchemaChange, ...]:
+    def changes(self, sql: str, quoting: Quoting) -> tuple[ddl.SchemaChange, ...]:
         """The changes of the statement; one NotSupported if it cannot be parsed. Never raises."""
         try:
             changes = self.read(Cursor(sql, quoting))
@@ -105,11 +91,11 @@ class _Statement:
             reason = f"cannot be read: {type(error).__name__}: {shortened(str(error))}"
         return (self.not_supported(reason),)
 
-    def not_supported(self, reason: str) -> SchemaChange:
+    def not_supported(self, reason: str) -> ddl.SchemaChange:
         table = self.table or (TableName("", self._message_table) if self._message_table else None)
-        return with_database(NotSupported(reason, table, creates=self.creates), self.database)
+        return with_database(ddl.NotSupported(reason, table, creates=self.creates), self.database)
 
-    def _has_other_database(self, changes: Sequence[SchemaChange]) -> bool:
+    def _has_other_database(self, changes: Sequence[ddl.SchemaChange]) -> bool:
         """Whether the message's database is that of a qualified name. Otherwise it is the session's."""
         renamed = [new for change in changes for _, new in change.names().renamed]
         touched = [name for change in changes for name in change.names().touched]
@@ -118,15 +104,15 @@ class _Statement:
         named = next(iter([*renamed, *same]), self.table)
         return named is not None and named.database.lower() == self.database.lower() != ""
 
-    def _in_database(self, changes: Sequence[SchemaChange]) -> tuple[SchemaChange, ...]:
+    def _in_database(self, changes: Sequence[ddl.SchemaChange]) -> tuple[ddl.SchemaChange, ...]:
         return tuple(with_database(change, self.database) for change in changes)
 
-    def read(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
+    def read(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
         while cursor.accept(";"):
             pass
         start = cursor.index
         changes = self._read_verb(cursor)
-        if isinstance(changes[0], NoTableEffect):
+        if isinstance(changes[0], ddl.NoTableEffect):
             cursor.index = start
             _skip_statement(cursor, changes[0].what)
         while cursor.accept(";"):
@@ -135,7 +121,7 @@ class _Statement:
             raise cursor.error("unexpected words")
         return changes
 
-    def _read_verb(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
+    def _read_verb(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
         if cursor.accept("CREATE"):
             return self._read_create(cursor)
         if cursor.accept("ALTER"):
@@ -146,7 +132,7 @@ class _Statement:
             cursor.accept("TABLE")
             name = self._read_name(cursor)
             _accept_wait(cursor)
-            return (TruncateTable(name),)
+            return (ddl.TruncateTable(name),)
         if cursor.accept("RENAME"):
             return self._read_rename(cursor)
         if cursor.accept("RECOVER"):
@@ -155,15 +141,12 @@ class _Statement:
             return (self._read_flashback(cursor),)
         if cursor.accept("SET", "STATEMENT"):  # MariaDB: variables for one statement
             while not cursor.accept("FOR"):
-                if cursor.at("("):
-                    cursor.read_group()
-                else:
-                    cursor.skip()
+                cursor.skip_item()
             return self._read_verb(cursor)
         verb = cursor.accept_any(*_OTHER_VERBS)
         if verb is None:
             raise cursor.error("unknown statement")
-        return (NoTableEffect(verb),)
+        return (ddl.NoTableEffect(verb),)
 
     def _read_name(self, cursor: Cursor) -> TableName:
         name = read_table_name(cursor)
@@ -173,20 +156,24 @@ class _Statement:
 
     # ---- CREATE
 
-    def _read_create(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
+    def _read_create(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
         start = cursor.index
         replaces = cursor.accept("OR", "REPLACE")
         if cursor.at("TEMPORARY", "TABLE") or cursor.at("GLOBAL", "TEMPORARY", "TABLE"):
-            return (NoTableEffect("CREATE TEMPORARY TABLE"),)
+            return (ddl.NoTableEffect("CREATE TEMPORARY TABLE"),)
         if cursor.accept("TABLE"):
             if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
             name = self._read_name(cursor)
             self.creates = True
             created = read_create_table(cursor, name, if_not_exists=if_not_exists)
-            return (DropTable(name, if_exists=True), created) if replaces else (created,)
+            return (ddl.DropTable(name, if_exists=True), created) if replaces else (created,)
         if cursor.accept_any("DATABASE", "SCHEMA"):
             # MariaDB's OR REPLACE first drops the database with its tables
-            return (DropDatabase(self._read_database(cursor)),) if replaces else (NoTableEffect("CREATE DATABASE"),)
+            return (
+                (ddl.DropDatabase(self._read_database(cursor)),)
+                if replaces
+                else (ddl.NoTableEffect("CREATE DATABASE"),)
+            )
         cursor.accept_any("ONLINE", "OFFLINE")
         if not cursor.at("SPATIAL", "REFERENCE") and (
             cursor.at_any("UNIQUE", "FULLTEXT", "SPATIAL", "INDEX")
@@ -202,7 +189,7 @@ class _Statement:
         _skip_statement(cursor, "DATABASE")
         return name
 
-    def _read_create_index(self, cursor: Cursor, replaces: bool) -> SchemaChange:
+    def _read_create_index(self, cursor: Cursor, replaces: bool) -> ddl.SchemaChange:
         """CREATE INDEX as the equal ALTER TABLE … ADD INDEX."""
         unique = cursor.accept("UNIQUE")
         cursor.accept_any("FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR")
@@ -214,47 +201,49 @@ class _Statement:
         name = self._read_name(cursor)
         columns, exact = read_key_parts(cursor)
         _accept_algorithm(cursor)
-        clause: Clause = AddIndex(PlainIndex(index, columns))
+        clause: ddl.Clause = ddl.AddIndex(PlainIndex(index, columns))
         if unique:
-            clause = AddUniqueKey(UniqueKey(index, columns, exact))
-        return AlterTable(name, (drop_index_clause(index), clause) if replaces else (clause,))
+            clause = ddl.AddUniqueKey(UniqueKey(index, columns, exact))
+        return ddl.AlterTable(name, (drop_index_clause(index), clause) if replaces else (clause,))
 
     # ---- restoring dropped tables, in TiDB
 
-    def _read_recover(self, cursor: Cursor) -> SchemaChange:
+    def _read_recover(self, cursor: Cursor) -> ddl.SchemaChange:
         cursor.expect("TABLE")
         if cursor.accept("BY", "JOB"):
             cursor.read_integer()
             if not self._message_table:
                 raise cursor.error("BY JOB without the table in the message")
-            return RecoverTable(TableName(self.database, self._message_table), by_job=True)
+            return ddl.RecoverTable(TableName(self.database, self._message_table), by_job=True)
         name = self._read_name(cursor)
         if cursor.at_kind(Kind.NUMBER):
             cursor.skip()  # the number of jobs to search
-        return RecoverTable(name)
+        return ddl.RecoverTable(name)
 
-    def _read_flashback(self, cursor: Cursor) -> SchemaChange:
+    def _read_flashback(self, cursor: Cursor) -> ddl.SchemaChange:
         if cursor.accept("TABLE"):
             name = self._read_name(cursor)
             if cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO"):
                 raise cursor.error("FLASHBACK TABLE to a point in time: no message and no rebuild brings its rows")
             if not cursor.accept("TO"):
-                return RecoverTable(name)
-            return RecoverTable(name, replace(name, table=cursor.read_name("a table name")))
+                return ddl.RecoverTable(name)
+            return ddl.RecoverTable(name, replace(name, table=cursor.read_name("a table name")))
         if cursor.accept_any("DATABASE", "SCHEMA"):
             database = cursor.read_name("a database name")
             if not (cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO")):
-                return RecoverDatabase(database, cursor.read_name("a database name") if cursor.accept("TO") else None)
+                return ddl.RecoverDatabase(
+                    database, cursor.read_name("a database name") if cursor.accept("TO") else None
+                )
         while not cursor.at_end and not cursor.at(";"):
             cursor.skip()
         reason = "FLASHBACK CLUSTER or DATABASE to a point in time: no message and no rebuild brings its rows"
-        return NotSupported(reason, everywhere=True)
+        return ddl.NotSupported(reason, everywhere=True)
 
     # ---- ALTER, DROP, RENAME
 
-    def _read_alter(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
+    def _read_alter(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
         if cursor.at_any("DATABASE", "SCHEMA"):
-            return (NoTableEffect("ALTER DATABASE"),)
+            return (ddl.NoTableEffect("ALTER DATABASE"),)
         if cursor.at("IGNORE", "TABLE"):
             raise cursor.error("ALTER IGNORE may remove rows")
         start = cursor.index
@@ -265,11 +254,11 @@ class _Statement:
         cursor.accept("IF", "EXISTS")
         name = self._read_name(cursor)
         _accept_wait(cursor)
-        return (AlterTable(name, read_alter_clauses(cursor)),)
+        return (ddl.AlterTable(name, read_alter_clauses(cursor)),)
 
-    def _read_drop(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
+    def _read_drop(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
         if cursor.at("TEMPORARY") or cursor.at("GLOBAL", "TEMPORARY"):
-            return (NoTableEffect("DROP TEMPORARY TABLE"),)
+            return (ddl.NoTableEffect("DROP TEMPORARY TABLE"),)
         if cursor.accept_any("TABLE", "TABLES"):
             if_exists = cursor.accept("IF", "EXISTS")
             names = [self._read_name(cursor)]
@@ -277,10 +266,10 @@ class _Statement:
                 names.append(self._read_name(cursor))
             _accept_wait(cursor)
             cursor.accept_any("RESTRICT", "CASCADE")
-            return tuple(DropTable(name, if_exists) for name in names)
+            return tuple(ddl.DropTable(name, if_exists) for name in names)
         if cursor.accept_any("DATABASE", "SCHEMA"):
             cursor.accept("IF", "EXISTS")
-            return (DropDatabase(cursor.read_name("a database name")),)
+            return (ddl.DropDatabase(cursor.read_name("a database name")),)
         start = cursor.index
         cursor.accept_any("ONLINE", "OFFLINE")
         if cursor.accept("INDEX"):
@@ -289,38 +278,38 @@ class _Statement:
             cursor.expect("ON")
             name = self._read_name(cursor)
             _accept_algorithm(cursor)
-            return (AlterTable(name, (drop_index_clause(index),)),)
+            return (ddl.AlterTable(name, (drop_index_clause(index),)),)
         cursor.index = start
         return (_read_other_object(cursor, "DROP"),)
 
-    def _read_rename(self, cursor: Cursor) -> tuple[SchemaChange, ...]:
+    def _read_rename(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
         if cursor.accept("USER"):
-            return (NoTableEffect("RENAME USER"),)
+            return (ddl.NoTableEffect("RENAME USER"),)
         if cursor.accept_any("TABLE", "TABLES") is None:
             raise cursor.error("TABLE expected")
         cursor.accept("IF", "EXISTS")
-        pairs: list[SchemaChange] = []
+        pairs: list[ddl.SchemaChange] = []
         while True:
             name = self._read_name(cursor)
             _accept_wait(cursor)
             cursor.expect("TO")
-            pairs.append(RenameTable(name, read_table_name(cursor)))
+            pairs.append(ddl.RenameTable(name, read_table_name(cursor)))
             if not cursor.accept(","):
                 return tuple(pairs)
 
 
-def _read_other_object(cursor: Cursor, verb: str) -> NoTableEffect:
+def _read_other_object(cursor: Cursor, verb: str) -> ddl.NoTableEffect:
     """Reads an object of CREATE, ALTER or DROP that is neither a table nor a database nor an index."""
     for words in _OTHER_OBJECTS_OF_WORDS:
         if cursor.at(*words):
-            return NoTableEffect(f"{verb} {' '.join(words)}")
+            return ddl.NoTableEffect(f"{verb} {' '.join(words)}")
     start = cursor.index
     # Between modifiers there are values such as DEFINER=`root`@`localhost`. The object is before the first bracket.
     allowed = cursor.at_any(*_MODIFIERS, *_OTHER_OBJECTS)
     while allowed and not cursor.at_end and not cursor.at_any("(", ";", "TABLE", "DATABASE", "SCHEMA", "INDEX"):
         word = cursor.accept_any(*_OTHER_OBJECTS)
         if word is not None:
-            return NoTableEffect(f"{verb} {word}")
+            return ddl.NoTableEffect(f"{verb} {word}")
         cursor.skip()
     cursor.index = start
     raise cursor.error(f"{verb} of an unknown object")

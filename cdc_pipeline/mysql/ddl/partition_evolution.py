@@ -12,26 +12,18 @@ from typing_extensions import assert_never
 
 from cdc_pipeline.mysql.ddl.partitioning import numbered_partitions
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.partitions import Partition, Partitioning, UnknownPartitionsError
 from cdc_pipeline.mysql.model.quoted_names import quoted
-from cdc_pipeline.mysql.model.schema_changes import (
-    AddPartitions,
-    Clause,
-    CoalescePartition,
-    DropPartition,
-    PartitionBy,
-    RemovePartitioning,
-    ReorganizePartition,
-)
 
-_PartitionsClause: TypeAlias = DropPartition | AddPartitions | ReorganizePartition | CoalescePartition
+_PartitionsClause: TypeAlias = ddl.DropPartition | ddl.AddPartitions | ddl.ReorganizePartition | ddl.CoalescePartition
 """Clauses that change the partitions but not the method of partitioning."""
 # Words of an expression that are not columns, as in EXTRACT(YEAR FROM d).
 _UNITS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND"})
 
 
 def altered_partitioning(
-    partitioning: Partitioning | None, clauses: tuple[Clause, ...], new_names: dict[str, str]
+    partitioning: Partitioning | None, clauses: tuple[ddl.Clause, ...], new_names: dict[str, str]
 ) -> Partitioning | None:
     """The partitioning after one ALTER TABLE with these clauses.
 
@@ -47,10 +39,10 @@ def altered_partitioning(
     return partitioning
 
 
-def _after(partitioning: Partitioning | None, clause: Clause) -> Partitioning | None:
-    if isinstance(clause, RemovePartitioning):
+def _after(partitioning: Partitioning | None, clause: ddl.Clause) -> Partitioning | None:
+    if isinstance(clause, ddl.RemovePartitioning):
         return None
-    if isinstance(clause, PartitionBy):
+    if isinstance(clause, ddl.PartitionBy):
         return clause.partitioning
     if isinstance(clause, _PartitionsClause):
         return _with_partitions(partitioning, clause)
@@ -75,28 +67,28 @@ def _partitions_after(partitioning: Partitioning, clause: _PartitionsClause) -> 
     old = partitioning.partitions
     by_hash = partitioning.method == "hash"
     match clause:
-        case AddPartitions():
+        case ddl.AddPartitions():
             return old + _added(partitioning, clause, by_hash)
-        case CoalescePartition():
+        case ddl.CoalescePartition():
             if not by_hash or clause.count >= len(old):
                 raise UnknownPartitionsError(
                     f"cannot remove {clause.count} of {len(old)} partitions by {partitioning.method}"
                 )
             return old[: len(old) - clause.count]
-        case ReorganizePartition(names=()):
+        case ddl.ReorganizePartition(names=()):
             return old
-        case ReorganizePartition():
+        case ddl.ReorganizePartition():
             _check_values(partitioning, clause.partitions)
             replaced = _indexes(partitioning, clause.names, missing_ok=False)
             before, upto = old[: min(replaced)], replaced | set(range(min(replaced)))
             return (*_without(before, replaced), *clause.partitions, *_without(old, upto))
-        case DropPartition():
+        case ddl.DropPartition():
             return _without(old, _indexes(partitioning, clause.names, missing_ok=clause.if_exists))
         case _:
             assert_never(clause)
 
 
-def _added(partitioning: Partitioning, clause: AddPartitions, by_hash: bool) -> tuple[Partition, ...]:
+def _added(partitioning: Partitioning, clause: ddl.AddPartitions, by_hash: bool) -> tuple[Partition, ...]:
     if clause.count is not None:
         if not by_hash:
             raise UnknownPartitionsError(f"ADD PARTITION with a number of partitions by {partitioning.method}")

@@ -218,6 +218,13 @@ class Cursor:
                 depth += 1 if token.text == "(" else -1
         return self.text[start + 1 : self._last_end() - 1].strip()
 
+    def skip_item(self) -> None:
+        """Moves past the next token, or past a balanced pair of brackets. Raises DdlSyntaxError at the end."""
+        if self.at("("):
+            self.read_group()
+        else:
+            self.skip()
+
     # ---- text
 
     def _last_end(self) -> int:

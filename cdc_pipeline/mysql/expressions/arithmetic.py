@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from cdc_pipeline.mysql.expressions.values import (
-    MAX_DIGITS,
-    NUMBERS,
-    SIGNED_DIGITS,
-    ExpressionError,
-    Value,
-    ValueKind,
-    bind_sql,
-    combined_doubt,
-    constant_integer,
-    decimal_literal,
-    double_sql,
-    exact_sql,
-    integer,
-    integer_in_range,
-    integer_literal,
-    null,
-    require_kind,
-)
+from cdc_pipeline.mysql.expressions import values as v
+from cdc_pipeline.mysql.expressions.values import ExpressionError, Value, ValueKind
 
 _EXACT = frozenset({ValueKind.INTEGER, ValueKind.DECIMAL})
 _DIVISION_DIGITS = 4
@@ -37,64 +20,64 @@ _WHOLE_QUOTIENT_DIGITS = 32
 def arithmetic(operator: str, left: Value, right: Value) -> Value:
     """`left operator right` for `+`, `-` and `*`. Raises ExpressionError if the result needs more than 38 digits."""
     if ValueKind.NULL in (left.kind, right.kind):
-        return null()
+        return v.null()
     for side in (left, right):
-        require_kind(side, NUMBERS, f"`{operator}`")
+        v.require_kind(side, v.NUMBERS, f"`{operator}`")
     function = _OPERATIONS[operator]
     if ValueKind.DOUBLE in (left.kind, right.kind):
-        return finite_double(f"({double_sql(left)} {operator} {double_sql(right)})", left, right)
+        return finite_double(f"({v.double_sql(left)} {operator} {v.double_sql(right)})", left, right)
     if left.kind is right.kind is ValueKind.INTEGER:
         # any sum fits DECIMAL(21,0); a product of more than 38 digits is out of range for BIGINT too
         sides = [f"CAST({side.sql} AS DECIMAL(20,0))" for side in (left, right)]
-        return integer_in_range(f"{function}({sides[0]}, {sides[1]})", left.unsigned or right.unsigned, left, right)
+        return v.integer_in_range(f"{function}({sides[0]}, {sides[1]})", left.unsigned or right.unsigned, left, right)
     if operator == "*":
         digits, scale = left.digits + right.digits + 1, left.scale + right.scale
     else:
         scale = max(left.scale, right.scale)
         digits = max(left.digits - left.scale, right.digits - right.scale) + scale + 1
     _check_digits(digits, scale, f"`{operator}`")
-    return decimal(f"{function}({exact_sql(left)}, {exact_sql(right)})", digits, scale, left, right)
+    return decimal(f"{function}({v.exact_sql(left)}, {v.exact_sql(right)})", digits, scale, left, right)
 
 
 def _check_digits(digits: int, scale: int, where: str) -> None:
-    if digits > MAX_DIGITS or scale > _MAX_SCALE:
+    if digits > v.MAX_DIGITS or scale > _MAX_SCALE:
         raise ExpressionError(
-            f"{where}: the decimal has {digits} digits (scale {scale}), Spark supports at most {MAX_DIGITS}"
+            f"{where}: the decimal has {digits} digits (scale {scale}), Spark supports at most {v.MAX_DIGITS}"
         )
 
 
 def decimal(sql: str, digits: int, scale: int, *sources: Value) -> Value:
     """`sql` cast to DECIMAL(digits, scale); NULL if it does not fit."""
     typed = f"try_cast({sql} AS DECIMAL({digits},{scale}))"
-    return Value(typed, ValueKind.DECIMAL, combined_doubt(*sources), digits=digits, scale=scale)
+    return Value(typed, ValueKind.DECIMAL, v.combined_doubt(*sources), digits=digits, scale=scale)
 
 
 def finite_double(sql: str, *sources: Value) -> Value:
     """A DOUBLE; NULL if it is infinite or NaN, where MySQL raises an error."""
-    checked = bind_sql(sql, lambda x: f"CASE WHEN abs({x}) < double('Infinity') THEN {x} END")
-    return Value(checked, ValueKind.DOUBLE, combined_doubt(*sources))
+    checked = v.bind_sql(sql, lambda x: f"CASE WHEN abs({x}) < double('Infinity') THEN {x} END")
+    return Value(checked, ValueKind.DOUBLE, v.combined_doubt(*sources))
 
 
 def negative(value: Value) -> Value:
     """`-value`."""
-    require_kind(value, [*NUMBERS, ValueKind.NULL], "`-`")
+    v.require_kind(value, [*v.NUMBERS, ValueKind.NULL], "`-`")
     if value.kind is ValueKind.NULL:
         return value
     if value.kind is ValueKind.INTEGER:
         if isinstance(value.constant, int) and value.constant <= 2**63:
-            return integer_literal(-value.constant)
-        return integer_in_range(f"(- CAST({value.sql} AS DECIMAL(20,0)))", False, value)
+            return v.integer_literal(-value.constant)
+        return v.integer_in_range(f"(- CAST({value.sql} AS DECIMAL(20,0)))", False, value)
     return replace(value, sql=f"(- {value.sql})", constant=None)
 
 
 def quotient(left: Value, right: Value) -> Value:
     """`left / right`: a DECIMAL rounded to the scale of `left` plus 4, or a DOUBLE."""
     if ValueKind.NULL in (left.kind, right.kind):
-        return null()
+        return v.null()
     for side in (left, right):
-        require_kind(side, NUMBERS, "`/`")
+        v.require_kind(side, v.NUMBERS, "`/`")
     if ValueKind.DOUBLE in (left.kind, right.kind):
-        return finite_double(f"try_divide({double_sql(left)}, {double_sql(right)})", left, right)
+        return finite_double(f"try_divide({v.double_sql(left)}, {v.double_sql(right)})", left, right)
     value = rounded_quotient(left, right, min(left.scale + _DIVISION_DIGITS, _MAX_SCALE))
     return replace(value, quotient=(left, right))
 
@@ -119,42 +102,42 @@ def _truncated_quotient(left: Value, right: Value, places: int) -> tuple[str, in
     shifted = left.digits + places + 2
     digits = shifted - left.scale + right.scale
     common = max(shifted - left.scale, right.digits - right.scale) + max(left.scale, right.scale) + 1
-    if digits > _WHOLE_QUOTIENT_DIGITS or common > MAX_DIGITS:
+    if digits > _WHOLE_QUOTIENT_DIGITS or common > v.MAX_DIGITS:
         raise ExpressionError(f"`/` of decimals with {left.digits} and {right.digits} digits: too many for Spark")
 
     def over(dividend: str, divisor: str) -> str:
         # subtracting the remainder first makes the division exact, so Spark does not round
         return f"try_cast(try_divide({dividend} - try_mod({dividend}, {divisor}), {divisor}) AS DECIMAL({digits},0))"
 
-    dividend = f"({exact_sql(left)} * {_power(places)})"
-    return bind_sql(dividend, lambda x: bind_sql(exact_sql(right), lambda y: over(x, y))), digits
+    dividend = f"({v.exact_sql(left)} * {_power(places)})"
+    return v.bind_sql(dividend, lambda x: v.bind_sql(v.exact_sql(right), lambda y: over(x, y))), digits
 
 
 def integer_quotient(left: Value, right: Value) -> Value:
     """`left DIV right`."""
     if ValueKind.NULL in (left.kind, right.kind):
-        return null()
+        return v.null()
     for side in (left, right):
-        require_kind(side, _EXACT, "`DIV`")
+        v.require_kind(side, _EXACT, "`DIV`")
     whole, _ = _truncated_quotient(left, right, 0)
-    return integer_in_range(whole, left.unsigned or right.unsigned, left, right)
+    return v.integer_in_range(whole, left.unsigned or right.unsigned, left, right)
 
 
 def remainder(left: Value, right: Value) -> Value:
     """`left % right`."""
     if ValueKind.NULL in (left.kind, right.kind):
-        return null()
+        return v.null()
     for side in (left, right):
-        require_kind(side, _EXACT, "`%`")
+        v.require_kind(side, _EXACT, "`%`")
     scale = max(left.scale, right.scale)
     digits = max(left.digits - left.scale, right.digits - right.scale) + scale
     _check_digits(digits, scale, "`%`")
-    sql = f"try_mod({exact_sql(left)}, {exact_sql(right)})"
+    sql = f"try_mod({v.exact_sql(left)}, {v.exact_sql(right)})"
     if left.kind is right.kind is ValueKind.INTEGER:
         if left.unsigned:
             typed = f"try_cast({sql} AS DECIMAL(20,0))"
-            return Value(typed, ValueKind.INTEGER, combined_doubt(left, right), digits=20, unsigned=True)
-        return integer(f"try_cast({sql} AS BIGINT)", left, right)
+            return Value(typed, ValueKind.INTEGER, v.combined_doubt(left, right), digits=20, unsigned=True)
+        return v.integer(f"try_cast({sql} AS BIGINT)", left, right)
     return decimal(sql, digits, scale, left, right)
 
 
@@ -162,31 +145,31 @@ def rounded_number(value: Value, places: int) -> Value:
     """The number rounded half away from zero to `places` fractional digits, which may be negative."""
     if value.quotient is not None and 0 <= places <= value.scale:
         return rounded_quotient(*value.quotient, places)
-    require_kind(value, _EXACT, "ROUND")
+    v.require_kind(value, _EXACT, "ROUND")
     if value.kind is ValueKind.INTEGER and places >= 0:
         return value
-    if places > value.scale or places < -MAX_DIGITS:
+    if places > value.scale or places < -v.MAX_DIGITS:
         raise ExpressionError(f"ROUND to {places} digits: the number has {value.scale} fractional digits")
     if value.kind is ValueKind.INTEGER:
-        return integer_in_range(f"round({exact_sql(value)}, {places})", value.unsigned, value)
+        return v.integer_in_range(f"round({v.exact_sql(value)}, {places})", value.unsigned, value)
     scale = max(places, 0)
-    digits = min(value.digits - value.scale + scale + 1, MAX_DIGITS)
+    digits = min(value.digits - value.scale + scale + 1, v.MAX_DIGITS)
     return replace(decimal(f"round({value.sql}, {places})", digits, scale, value), unsigned=value.unsigned)
 
 
 def _round(values: Sequence[Value]) -> Value:
-    places = constant_integer(values[1], "ROUND") if len(values) > 1 else 0
+    places = v.constant_integer(values[1], "ROUND") if len(values) > 1 else 0
     return rounded_number(values[0], places)
 
 
 def _truncate(values: Sequence[Value]) -> Value:
-    value, places = values[0], constant_integer(values[1], "TRUNCATE")
-    require_kind(value, _EXACT, "TRUNCATE")
+    value, places = values[0], v.constant_integer(values[1], "TRUNCATE")
+    v.require_kind(value, _EXACT, "TRUNCATE")
     if value.kind is ValueKind.INTEGER and places >= 0:
         return value
     if not 0 <= places <= value.scale:
         raise ExpressionError(f"TRUNCATE to {places} digits: the number has {value.scale} fractional digits")
-    sql = bind_sql(value.sql, lambda x: f"CASE WHEN {x} < 0 THEN ceil({x}, {places}) ELSE floor({x}, {places}) END")
+    sql = v.bind_sql(value.sql, lambda x: f"CASE WHEN {x} < 0 THEN ceil({x}, {places}) ELSE floor({x}, {places}) END")
     return decimal(sql, value.digits - value.scale + places + 1, places, value)
 
 
@@ -195,33 +178,33 @@ def _floor_or_ceil(function: str) -> Callable[[Sequence[Value]], Value]:
 
     def translate(values: Sequence[Value]) -> Value:
         value = values[0]
-        require_kind(value, NUMBERS, function.upper())
+        v.require_kind(value, v.NUMBERS, function.upper())
         if value.kind is ValueKind.INTEGER:
             return value
         if value.kind is ValueKind.DOUBLE:
             # beyond 2^53 a DOUBLE has no fraction, and BIGINT would overflow
-            whole = bind_sql(
+            whole = v.bind_sql(
                 value.sql, lambda x: f"CASE WHEN abs({x}) < 9e15D THEN CAST({function}({x}) AS DOUBLE) ELSE {x} END"
             )
             return Value(whole, ValueKind.DOUBLE, value.doubt)
-        if value.digits - value.scale >= SIGNED_DIGITS - 1:
+        if value.digits - value.scale >= v.SIGNED_DIGITS - 1:
             raise ExpressionError(f"{function.upper()}: the decimal may be out of range for BIGINT")
-        return integer(f"CAST({function}({value.sql}) AS BIGINT)", value)
+        return v.integer(f"CAST({function}({value.sql}) AS BIGINT)", value)
 
     return translate
 
 
 def _abs(values: Sequence[Value]) -> Value:
     value = values[0]
-    require_kind(value, NUMBERS, "ABS")
+    v.require_kind(value, v.NUMBERS, "ABS")
     if value.kind is ValueKind.INTEGER:
-        return integer_in_range(f"abs(CAST({value.sql} AS DECIMAL(20,0)))", value.unsigned, value)
+        return v.integer_in_range(f"abs(CAST({value.sql} AS DECIMAL(20,0)))", value.unsigned, value)
     return replace(value, sql=f"abs({value.sql})", constant=None)
 
 
 def _sign(values: Sequence[Value]) -> Value:
-    require_kind(values[0], NUMBERS, "SIGN")
-    return integer(f"CAST(sign({values[0].sql}) AS BIGINT)", values[0], digits=1)
+    v.require_kind(values[0], v.NUMBERS, "SIGN")
+    return v.integer(f"CAST(sign({values[0].sql}) AS BIGINT)", values[0], digits=1)
 
 
 def as_number(value: Value) -> Value:
@@ -237,14 +220,14 @@ def as_number(value: Value) -> Value:
     plain = text.removeprefix("-")
     if plain.startswith(".") or plain.endswith("."):
         raise ExpressionError(f"{text!r} cannot be converted to a number")
-    number = decimal_literal(plain) if "." in plain else integer_literal(int(plain))
+    number = v.decimal_literal(plain) if "." in plain else v.integer_literal(int(plain))
     return negative(number) if text.startswith("-") else number
 
 
 def as_operand(value: Value) -> Value:
     """The value as an operand of arithmetic: a string constant becomes a DOUBLE, other values are unchanged."""
     if value.kind is ValueKind.TEXT:
-        return Value(double_sql(as_number(value)), ValueKind.DOUBLE, value.doubt)
+        return Value(v.double_sql(as_number(value)), ValueKind.DOUBLE, value.doubt)
     return value
 
 

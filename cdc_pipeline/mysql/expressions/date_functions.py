@@ -6,22 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from cdc_pipeline.mysql.expressions import values as v
 from cdc_pipeline.mysql.expressions.moments import as_date, as_datetime, instant, local_time, now, today, utc_now
-from cdc_pipeline.mysql.expressions.values import (
-    LITERAL,
-    Context,
-    ExpressionError,
-    Value,
-    ValueKind,
-    add_doubts,
-    bind_sql,
-    constant_integer,
-    constant_text,
-    integer,
-    integer_from_int,
-    require_kind,
-    sql_string,
-)
+from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Value, ValueKind
 
 _FIRST_DAY = 366
 """TO_DAYS('0001-01-01')."""
@@ -57,7 +44,7 @@ Function = Callable[[Sequence[Value], "Context"], Value]
 def _day_function(template: str) -> Function:
     def translate(values: Sequence[Value], context: Context) -> Value:
         day = as_date(values[0], context)
-        return integer_from_int(template.format(day.sql), day)
+        return v.integer_from_int(template.format(day.sql), day)
 
     return translate
 
@@ -68,28 +55,28 @@ def _clock_function(function: str, group: int) -> Function:
     def translate(values: Sequence[Value], context: Context) -> Value:
         value = values[0]
         if value.kind is ValueKind.TIME:
-            return integer(f"try_cast({_time_part(value.sql, group)} AS BIGINT)", value, digits=3)
+            return v.integer(f"try_cast({_time_part(value.sql, group)} AS BIGINT)", value, digits=3)
         local = as_datetime(value, context)
-        return integer_from_int(f"{function}({local.sql})", local)
+        return v.integer_from_int(f"{function}({local.sql})", local)
 
     return translate
 
 
 def _time_part(text: str, group: int) -> str:
-    return f"regexp_extract({text}, {sql_string(_TIME_PATTERN)}, {group})"
+    return f"regexp_extract({text}, {v.sql_string(_TIME_PATTERN)}, {group})"
 
 
 def _microsecond(values: Sequence[Value], context: Context) -> Value:
     if values[0].kind is ValueKind.TIME:
         digits = f"rpad({_time_part(values[0].sql, 5)}, 6, '0')"
-        return integer(f"try_cast({digits} AS BIGINT)", values[0], digits=6)
+        return v.integer(f"try_cast({digits} AS BIGINT)", values[0], digits=6)
     local = as_datetime(values[0], context)
-    return integer_from_int(f"date_format({local.sql}, 'SSSSSS')", local)
+    return v.integer_from_int(f"date_format({local.sql}, 'SSSSSS')", local)
 
 
 def _to_days(values: Sequence[Value], context: Context) -> Value:
     day = as_date(values[0], context)
-    return integer_from_int(_day_number(day.sql), day)
+    return v.integer_from_int(_day_number(day.sql), day)
 
 
 def _day_number(day: str) -> str:
@@ -100,7 +87,7 @@ def _to_seconds(values: Sequence[Value], context: Context) -> Value:
     local = as_datetime(values[0], context)
     # unix_seconds rounds down, which drops the fraction
     sql = f"(unix_seconds(CAST({local.sql} AS TIMESTAMP)) + {_EPOCH_SECONDS})"
-    return integer(sql, local, digits=12)
+    return v.integer(sql, local, digits=12)
 
 
 _EPOCH_SECONDS = 719_528 * 86_400
@@ -112,18 +99,18 @@ def _time_to_sec(values: Sequence[Value], context: Context) -> Value:
     if value.kind is not ValueKind.TIME:
         local = as_datetime(value, context)
         sql = f"(hour({local.sql}) * 3600 + minute({local.sql}) * 60 + second({local.sql}))"
-        return integer_from_int(sql, local)
+        return v.integer_from_int(sql, local)
 
     def signed(text: str) -> str:
         parts = [f"try_cast({_time_part(text, group)} AS BIGINT)" for group in (2, 3, 4)]
         return f"(({parts[0]} * 3600 + {parts[1]} * 60 + {parts[2]}) * CASE WHEN {text} LIKE '-%' THEN -1 ELSE 1 END)"
 
-    return integer(bind_sql(value.sql, signed), value, digits=7)
+    return v.integer(v.bind_sql(value.sql, signed), value, digits=7)
 
 
 def _datediff(values: Sequence[Value], context: Context) -> Value:
     days = [as_date(value, context) for value in values]
-    return integer_from_int(f"datediff({days[0].sql}, {days[1].sql})", *days)
+    return v.integer_from_int(f"datediff({days[0].sql}, {days[1].sql})", *days)
 
 
 def _week_start(day: str, mode: int) -> str:
@@ -134,7 +121,7 @@ def _week_start(day: str, mode: int) -> str:
 
 
 def _week_mode(values: Sequence[Value], where: str) -> int:
-    mode = constant_integer(values[1], where) if len(values) > 1 else 0
+    mode = v.constant_integer(values[1], where) if len(values) > 1 else 0
     if not 0 <= mode <= 7:
         raise ExpressionError(f"{where} in mode {mode}: expected 0 to 7")
     return mode
@@ -144,10 +131,12 @@ def _week(values: Sequence[Value], context: Context) -> Value:
     """WEEK(date[, mode]). The default mode is 0, the default of `default_week_format`."""
     day, mode = as_date(values[0], context), _week_mode(values, "WEEK")
     if mode in (2, 3, 6, 7):
-        return integer_from_int(bind_sql(day.sql, lambda x: f"((dayofyear({_week_start(x, mode)}) + 6) DIV 7)"), day)
+        return v.integer_from_int(
+            v.bind_sql(day.sql, lambda x: f"((dayofyear({_week_start(x, mode)}) + 6) DIV 7)"), day
+        )
     # week 0 has the days before the first week
-    sql = bind_sql(day.sql, lambda x: f"((datediff({_week_start(x, mode)}, trunc({x}, 'YEAR')) + 7) DIV 7)")
-    return integer_from_int(sql, day)
+    sql = v.bind_sql(day.sql, lambda x: f"((datediff({_week_start(x, mode)}, trunc({x}, 'YEAR')) + 7) DIV 7)")
+    return v.integer_from_int(sql, day)
 
 
 def _year_week(values: Sequence[Value], context: Context) -> Value:
@@ -157,7 +146,7 @@ def _year_week(values: Sequence[Value], context: Context) -> Value:
         named = _week_start(text, mode)
         return f"(year({named}) * 100 + (dayofyear({named}) + 6) DIV 7)"
 
-    return integer_from_int(bind_sql(day.sql, number), day)
+    return v.integer_from_int(v.bind_sql(day.sql, number), day)
 
 
 def _unix_timestamp(values: Sequence[Value], context: Context) -> Value:
@@ -172,25 +161,25 @@ def _unix_timestamp(values: Sequence[Value], context: Context) -> Value:
         seconds = Value(sql, ValueKind.DECIMAL, value.doubt, digits=20, scale=value.scale)
         zero = "CAST(0 AS DECIMAL(20,6))"
     else:
-        seconds, zero = integer(f"unix_seconds({value.sql})", value, digits=12), "CAST(0 AS BIGINT)"
+        seconds, zero = v.integer(f"unix_seconds({value.sql})", value, digits=12), "CAST(0 AS BIGINT)"
     # times before 1970 give 0; the maximum, after 2038, depends on the server version
-    sql = bind_sql(seconds.sql, lambda x: f"CASE WHEN {x} < 0 THEN {zero} ELSE {x} END")
+    sql = v.bind_sql(seconds.sql, lambda x: f"CASE WHEN {x} < 0 THEN {zero} ELSE {x} END")
     if seconds.kind is ValueKind.DECIMAL:
         sql = f"CAST({sql} AS DECIMAL(20,{seconds.scale}))"
-    return add_doubts(replace(seconds, sql=sql), f"{seconds.sql} > 2147483647")
+    return v.add_doubts(replace(seconds, sql=sql), f"{seconds.sql} > 2147483647")
 
 
 def _from_unixtime(values: Sequence[Value], context: Context) -> Value:
     value = values[0]
-    require_kind(value, [ValueKind.INTEGER], "FROM_UNIXTIME")
-    seconds = bind_sql(value.sql, lambda x: f"CASE WHEN {x} BETWEEN 0 AND 2147483647 THEN CAST({x} AS BIGINT) END")
+    v.require_kind(value, [ValueKind.INTEGER], "FROM_UNIXTIME")
+    seconds = v.bind_sql(value.sql, lambda x: f"CASE WHEN {x} BETWEEN 0 AND 2147483647 THEN CAST({x} AS BIGINT) END")
     sql = f"timestamp_seconds({seconds})"
     local = local_time(Value(sql, ValueKind.TIMESTAMP, value.doubt), context.time_zone)
-    return add_doubts(local, f"{value.sql} > 2147483647")
+    return v.add_doubts(local, f"{value.sql} > 2147483647")
 
 
 def _date_format(values: Sequence[Value], context: Context) -> Value:
-    local, pattern = as_datetime(values[0], context), constant_text(values[1], "DATE_FORMAT")
+    local, pattern = as_datetime(values[0], context), v.constant_text(values[1], "DATE_FORMAT")
     parts = re.findall(r"%(.)|([^%]+)|(%)\Z", pattern, re.DOTALL)
     patterns: list[str] = []
     for specifier, plain, _ in parts:
@@ -201,9 +190,9 @@ def _date_format(values: Sequence[Value], context: Context) -> Value:
         else:
             patterns.append("'%'" if specifier == "%" else _FORMATS[specifier])
     # one call per part: adjacent quotes would merge into one, and adjacent letters into a longer field
-    texts = [f"date_format({local.sql}, {sql_string(part)})" for part in patterns]
+    texts = [f"date_format({local.sql}, {v.sql_string(part)})" for part in patterns]
     sql = f"concat({', '.join(texts)})" if texts else "''"
-    return Value(sql, ValueKind.TEXT, local.doubt, charset="utf8mb4", collation=LITERAL)
+    return Value(sql, ValueKind.TEXT, local.doubt, charset="utf8mb4", collation=v.LITERAL)
 
 
 def _time(values: Sequence[Value], context: Context) -> Value:
@@ -224,7 +213,7 @@ def extract(unit: str, value: Value, context: Context) -> Value:
     """EXTRACT(unit FROM value)."""
     if unit == "YEAR_MONTH":
         day = as_date(value, context)
-        return integer_from_int(bind_sql(day.sql, lambda x: f"(year({x}) * 100 + month({x}))"), day)
+        return v.integer_from_int(v.bind_sql(day.sql, lambda x: f"(year({x}) * 100 + month({x}))"), day)
     if unit not in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND"):
         raise ExpressionError(f"EXTRACT of {unit} is not supported")
     return FUNCTIONS[unit][2]([value], context)

@@ -7,19 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cdc_pipeline.mysql.expressions import values as v
 from cdc_pipeline.mysql.expressions.casts import became_null
 from cdc_pipeline.mysql.expressions.moments import as_datetime
 from cdc_pipeline.mysql.expressions.texts import NOT_PLAIN, as_text
-from cdc_pipeline.mysql.expressions.values import (
-    Context,
-    ExpressionError,
-    Value,
-    ValueKind,
-    add_doubts,
-    bind_sql,
-    integer,
-    sql_string,
-)
+from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Value, ValueKind
 from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline.mysql.types.charsets import collation_of_column
 
@@ -36,7 +28,7 @@ def stored_labels(value: Value, kind: MySqlType, context: Context) -> Value:
         raise ExpressionError(f"bytes assigned to a column of type {kind.base} are not supported")
     text = as_text(as_datetime(value, context) if value.kind is ValueKind.TIMESTAMP else value)
     if value.kind is ValueKind.INTEGER and (doubt := _number_or_label(text.sql, kind)) is not None:
-        text = add_doubts(text, doubt)
+        text = v.add_doubts(text, doubt)
     collation = collation_of_column(kind, context.schema)
     own = value.own_column
     if kind.base == "enum":
@@ -64,12 +56,12 @@ def _stored_label(text: Value, members: Sequence[str], collation: str | None, *,
         if by_lower_case is not None:
             match = f"element_at({by_lower_case}, lower(rtrim({x})))"
             whens += [f"WHEN {match} IS NOT NULL THEN {match}"]
-        number = f"CASE WHEN {x} RLIKE {sql_string(_NUMBER)} THEN CAST({x} AS INT) END"
+        number = f"CASE WHEN {x} RLIKE {v.sql_string(_NUMBER)} THEN CAST({x} AS INT) END"
         whens += [f"WHEN {number} BETWEEN 1 AND {len(members)} THEN get(array({_literal_list(members)}), {number} - 1)"]
         return f"CASE {' '.join(whens)} END"
 
-    sql = bind_sql(text.sql, label)
-    return add_doubts(
+    sql = v.bind_sql(text.sql, label)
+    return v.add_doubts(
         replace(text, sql=sql), became_null(text.sql, sql), _is_collation_dependent(text.sql, sql, collation)
     )
 
@@ -88,11 +80,11 @@ def _stored_set(text: Value, members: Sequence[str], collation: str | None) -> V
             )
             return f"CASE WHEN NOT exists({chosen}, part -> part IS NULL) THEN {known} END"
 
-        return f"CASE WHEN rtrim({x}) = '' THEN '' WHEN {x} IS NOT NULL THEN {bind_sql(parts, ordered)} END"
+        return f"CASE WHEN rtrim({x}) = '' THEN '' WHEN {x} IS NOT NULL THEN {v.bind_sql(parts, ordered)} END"
 
-    sql = bind_sql(text.sql, labels)
+    sql = v.bind_sql(text.sql, labels)
     wrong_case = f"NOT forall(split({sql}, ','), label -> array_contains(split(rtrim({text.sql}), ','), label))"
-    return add_doubts(
+    return v.add_doubts(
         replace(text, sql=sql), became_null(text.sql, sql), None if _ignores_case(collation) else wrong_case
     )
 
@@ -104,7 +96,7 @@ def label_number(value: Value, members: Sequence[str], base: str) -> Value:
         if base == "enum":
             return f"CASE WHEN {x} = '' THEN 0 ELSE nullif(array_position(array({_literal_list(members)}), {x}), 0) END"
         bits = ", ".join(
-            f"CASE WHEN array_contains(split({x}, ','), {sql_string(member)}) "
+            f"CASE WHEN array_contains(split({x}, ','), {v.sql_string(member)}) "
             f"THEN CAST({2**index} AS DECIMAL(20,0)) ELSE 0 END"
             for index, member in enumerate(members)
         )
@@ -112,14 +104,14 @@ def label_number(value: Value, members: Sequence[str], base: str) -> Value:
         mask = f"aggregate(array({bits}), {zero}, (sum, bit) -> CAST(sum + bit AS DECIMAL(20,0)))"
         return f"CASE WHEN {x} IS NOT NULL THEN {mask} END"
 
-    sql = bind_sql(value.sql, number)
+    sql = v.bind_sql(value.sql, number)
     if base == "enum":
-        return integer(f"CAST({sql} AS BIGINT)", value, digits=5)
+        return v.integer(f"CAST({sql} AS BIGINT)", value, digits=5)
     return Value(sql, ValueKind.INTEGER, value.doubt, digits=20, unsigned=True)
 
 
 def _literal_list(members: Sequence[str]) -> str:
-    return ", ".join(map(sql_string, members))
+    return ", ".join(map(v.sql_string, members))
 
 
 def _ignores_case(collation: str | None) -> bool:
@@ -137,7 +129,7 @@ def _labels_by_lower_case(members: Sequence[str], collation: str | None) -> str 
     folded = [member.lower() for member in members]
     counts = Counter(folded)
     pairs = [
-        f"{sql_string(low)}, {sql_string(member)}"
+        f"{v.sql_string(low)}, {v.sql_string(member)}"
         for low, member in zip(folded, members, strict=True)
         if member.isascii() and counts[low] == 1
     ]
@@ -146,7 +138,7 @@ def _labels_by_lower_case(members: Sequence[str], collation: str | None) -> str 
 
 def _is_collation_dependent(text: str, label: str, collation: str | None) -> str | None:
     """A Spark boolean: whether the match depends on a collation that is unknown, or on its rules for non-ASCII text."""
-    plain = f"rtrim({text}) = {label} OR {text} RLIKE {sql_string(_NUMBER)}"
+    plain = f"rtrim({text}) = {label} OR {text} RLIKE {v.sql_string(_NUMBER)}"
     if _ignores_case(collation):
-        return f"(NOT ({plain}) AND {text} RLIKE {sql_string(NOT_PLAIN)})"
+        return f"(NOT ({plain}) AND {text} RLIKE {v.sql_string(NOT_PLAIN)})"
     return f"NOT ({plain})"

@@ -13,17 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from cdc_pipeline.mysql.expressions.values import (
-    ExpressionError,
-    Value,
-    ValueKind,
-    add_doubts,
-    bind_sql,
-    combined_doubt,
-    constant_text,
-    require_kind,
-    sql_string,
-)
+from cdc_pipeline.mysql.expressions import values as v
+from cdc_pipeline.mysql.expressions.values import ExpressionError, Value, ValueKind
 
 _DEPTH = 32
 """Nesting levels of arrays and objects that a pattern matches; MySQL allows 100. Deeper values are doubtful."""
@@ -48,15 +39,15 @@ def is_not_canonical(json: str) -> str:
 
     Canal writes doubles as Java does, such as `1.0E-4`; MySQL and TiDB write `0.0001` (canal-facts 29, 56).
     """
-    bare = f"regexp_replace({json}, {sql_string(_STRING)}, '\"\"')"
-    canonical = f"{bare} RLIKE {sql_string(_SPACED)} AND NOT contains({bare}, 'E')"
-    return f"NOT ({canonical} AND {json} RLIKE {sql_string(f'^{_value_pattern()}{chr(92)}z')})"
+    bare = f"regexp_replace({json}, {v.sql_string(_STRING)}, '\"\"')"
+    canonical = f"{bare} RLIKE {v.sql_string(_SPACED)} AND NOT contains({bare}, 'E')"
+    return f"NOT ({canonical} AND {json} RLIKE {v.sql_string(f'^{_value_pattern()}{chr(92)}z')})"
 
 
 def json_extract(values: Sequence[Value]) -> Value:
     """JSON_EXTRACT(json, path) for a constant path of members and array cells; NULL if the path matches nothing."""
-    source, path = values[0], constant_text(values[1], "JSON_EXTRACT")
-    require_kind(source, [ValueKind.JSON], "JSON_EXTRACT")
+    source, path = values[0], v.constant_text(values[1], "JSON_EXTRACT")
+    v.require_kind(source, [ValueKind.JSON], "JSON_EXTRACT")
     sql = source.sql
     for leg in _legs(path):
         sql = _array_cell(sql, leg) if isinstance(leg, int) else _member(sql, leg)
@@ -82,7 +73,7 @@ def _legs(path: str) -> list[str | int]:
 def _member(json: str, key: str) -> str:
     name = re.escape(f'"{key}"')
     pattern = rf"^\{{(?:(?!{name}: ){_STRING}: {_value_pattern()}, )*+{name}: ({_value_pattern()})"
-    return f"nullif(regexp_extract({json}, {sql_string(pattern)}, 1), '')"
+    return f"nullif(regexp_extract({json}, {v.sql_string(pattern)}, 1), '')"
 
 
 def _array_cell(json: str, index: int) -> str:
@@ -91,23 +82,23 @@ def _array_cell(json: str, index: int) -> str:
     def cell(text: str) -> str:
         # a path treats a value that is not an array as an array of this value
         own = f" ELSE {text}" if index == 0 else ""
-        item = f"nullif(regexp_extract({text}, {sql_string(pattern)}, 1), '')"
+        item = f"nullif(regexp_extract({text}, {v.sql_string(pattern)}, 1), '')"
         return f"CASE WHEN {text} LIKE '[%' THEN {item}{own} END"
 
-    return bind_sql(json, cell)
+    return v.bind_sql(json, cell)
 
 
 def json_unquote(value: Value) -> Value:
     """JSON_UNQUOTE of a JSON value: a string without its quotes and escapes, the text of other values."""
-    require_kind(value, [ValueKind.JSON], "JSON_UNQUOTE")
+    v.require_kind(value, [ValueKind.JSON], "JSON_UNQUOTE")
 
     def content(text: str) -> str:
         return f"CASE WHEN {text} LIKE '\"%' THEN get(from_json(concat('[', {text}, ']'), 'array<string>'), 0) "
 
-    sql = bind_sql(value.sql, lambda x: f"{content(x)}ELSE {x} END")
-    lost = bind_sql(value.sql, lambda x: f"({content(x)}ELSE {x} END IS NULL AND {x} IS NOT NULL)")
+    sql = v.bind_sql(value.sql, lambda x: f"{content(x)}ELSE {x} END")
+    lost = v.bind_sql(value.sql, lambda x: f"({content(x)}ELSE {x} END IS NULL AND {x} IS NOT NULL)")
     text = Value(sql, ValueKind.TEXT, value.doubt, charset="utf8mb4", collation="utf8mb4_bin")
-    return add_doubts(text, lost)
+    return v.add_doubts(text, lost)
 
 
 def _unquote(values: Sequence[Value]) -> Value:
@@ -127,7 +118,7 @@ def _json_text(value: Value) -> Value:
             # MySQL and TiDB escape control characters differently
             escaped = f"replace(replace({value.sql}, '\\\\', '\\\\\\\\'), '\"', '\\\\\"')"
             sql = f"concat('\"', {escaped}, '\"')"
-            value = add_doubts(value, f"{value.sql} RLIKE {sql_string(_ODD_IN_STRINGS)}")
+            value = v.add_doubts(value, f"{value.sql} RLIKE {v.sql_string(_ODD_IN_STRINGS)}")
         case _:
             raise ExpressionError(f"JSON of a {value.kind.value} value is not supported")
     return Value(f"coalesce({sql}, 'null')", ValueKind.TEXT, value.doubt)
@@ -137,7 +128,7 @@ def _json_container(parts: Sequence[str], opening: str, closing: str, values: Se
     if not parts:
         return Value(f"'{opening}{closing}'", ValueKind.JSON)
     joined = ", ', ', ".join(parts)
-    return Value(f"concat('{opening}', {joined}, '{closing}')", ValueKind.JSON, combined_doubt(*values))
+    return Value(f"concat('{opening}', {joined}, '{closing}')", ValueKind.JSON, v.combined_doubt(*values))
 
 
 def _array(values: Sequence[Value]) -> Value:
@@ -148,7 +139,7 @@ def _array(values: Sequence[Value]) -> Value:
 def _object(values: Sequence[Value]) -> Value:
     if len(values) % 2:
         raise ExpressionError("JSON_OBJECT needs a value for each key")
-    keys = [constant_text(value, "JSON_OBJECT") for value in values[::2]]
+    keys = [v.constant_text(value, "JSON_OBJECT") for value in values[::2]]
     if len(set(keys)) < len(keys) or any(re.search(_ODD_IN_STRINGS + r'|["\\]', key) for key in keys):
         raise ExpressionError(
             f"JSON_OBJECT: the keys {', '.join(map(repr, keys))} are not distinct or have characters that need escapes"
@@ -157,7 +148,8 @@ def _object(values: Sequence[Value]) -> Value:
     members = sorted(zip(keys, values[1::2], strict=True), key=lambda item: (len(item[0].encode()), item[0].encode()))
     items = [_json_text(value) for _, value in members]
     parts = [
-        f"{sql_string(f'{chr(34)}{key}{chr(34)}: ')}, {item.sql}" for (key, _), item in zip(members, items, strict=True)
+        f"{v.sql_string(f'{chr(34)}{key}{chr(34)}: ')}, {item.sql}"
+        for (key, _), item in zip(members, items, strict=True)
     ]
     return _json_container(parts, "{", "}", items)
 

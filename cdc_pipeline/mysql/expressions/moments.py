@@ -10,21 +10,8 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from cdc_pipeline.mysql.expressions.values import (
-    MOMENTS,
-    Context,
-    ExpressionError,
-    Value,
-    ValueKind,
-    add_doubts,
-    bind_sql,
-    combined_doubt,
-    constant_integer,
-    constant_text,
-    integer,
-    require_kind,
-    sql_string,
-)
+from cdc_pipeline.mysql.expressions import values as v
+from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Value, ValueKind
 from cdc_pipeline.mysql.types.local_times import odd_hours
 
 _DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -48,14 +35,14 @@ def checked_zone(name: str) -> str:
 
 def local_time(value: Value, time_zone: str) -> Value:
     """A TIMESTAMP as the DATETIME of a zone."""
-    sql = f"CAST(from_utc_timestamp({value.sql}, {sql_string(time_zone)}) AS TIMESTAMP_NTZ)"
+    sql = f"CAST(from_utc_timestamp({value.sql}, {v.sql_string(time_zone)}) AS TIMESTAMP_NTZ)"
     return Value(sql, ValueKind.DATETIME, value.doubt, scale=value.scale)
 
 
 def instant(value: Value, time_zone: str) -> Value:
     """A DATETIME of a zone as TIMESTAMP; doubtful if the clock of the zone shows this time twice or never."""
     local = f"CAST({value.sql} AS TIMESTAMP)"
-    zone = sql_string(time_zone)
+    zone = v.sql_string(time_zone)
     sql = f"to_utc_timestamp({local}, {zone})"
     result = Value(sql, ValueKind.TIMESTAMP, value.doubt, scale=value.scale)
     if not odd_hours(time_zone):
@@ -65,14 +52,14 @@ def instant(value: Value, time_zone: str) -> Value:
         return f"from_utc_timestamp(timestampadd(SECOND, {step}, {sql}), {zone}) = {local}"
 
     twice = " OR ".join(shows(step) for step in _STEPS)
-    return add_doubts(result, f"(NOT {shows(0)} OR {twice})")
+    return v.add_doubts(result, f"(NOT {shows(0)} OR {twice})")
 
 
 def moment(value: Value, context: Context) -> Value:
     """The value as a DATE or a local DATETIME; string constants are parsed. Raises ExpressionError for other values."""
     if value.kind is ValueKind.TEXT:
-        return _constant_moment(constant_text(value, "text as a date"))
-    require_kind(value, [*MOMENTS, ValueKind.NULL], "a date function")
+        return _constant_moment(v.constant_text(value, "text as a date"))
+    v.require_kind(value, [*v.MOMENTS, ValueKind.NULL], "a date function")
     if value.kind is ValueKind.NULL:
         return Value("CAST(NULL AS TIMESTAMP_NTZ)", ValueKind.DATETIME)
     return local_time(value, context.time_zone) if value.kind is ValueKind.TIMESTAMP else value
@@ -112,13 +99,13 @@ def as_datetime(value: Value, context: Context) -> Value:
 def add_interval(value: Value, amount: Value, unit: str, sign: int, context: Context) -> Value:
     """A moment plus (`sign` 1) or minus (`sign` -1) an interval; NULL outside the years 1 to 9999."""
     value = moment(value, context)
-    if amount.kind is ValueKind.TEXT and re.fullmatch(r"-?\d{1,9}", constant_text(amount, "INTERVAL")):
-        amount = integer(f"CAST({amount.constant!s} AS BIGINT)")
-    require_kind(amount, [ValueKind.INTEGER], f"INTERVAL of {unit}")
-    near = bind_sql(
+    if amount.kind is ValueKind.TEXT and re.fullmatch(r"-?\d{1,9}", v.constant_text(amount, "INTERVAL")):
+        amount = v.integer(f"CAST({amount.constant!s} AS BIGINT)")
+    v.require_kind(amount, [ValueKind.INTEGER], f"INTERVAL of {unit}")
+    near = v.bind_sql(
         amount.sql, lambda x: f"CASE WHEN {x} BETWEEN -{_MAX_INTERVAL} AND {_MAX_INTERVAL} THEN CAST({x} AS BIGINT) END"
     )
-    doubt = combined_doubt(value, amount)
+    doubt = v.combined_doubt(value, amount)
     if unit in _CALENDAR_UNITS:
         # a DATE is computed as TIMESTAMP_NTZ, because Spark stores a DATE as an INT of days, which could overflow
         factor, base, limit = _CALENDAR_UNITS[unit], "DAY" if unit in ("DAY", "WEEK") else "MONTH", 4_000_000
@@ -130,7 +117,7 @@ def add_interval(value: Value, amount: Value, unit: str, sign: int, context: Con
     if base == "MONTH":
         limit = 120_000
     steps = f"({near} * {sign * factor})"
-    steps = bind_sql(steps, lambda x: f"CASE WHEN {x} BETWEEN -{limit} AND {limit} THEN {x} END")
+    steps = v.bind_sql(steps, lambda x: f"CASE WHEN {x} BETWEEN -{limit} AND {limit} THEN {x} END")
     start = f"CAST({value.sql} AS TIMESTAMP_NTZ)"
     sql = null_outside_years(f"timestampadd({base}, {steps}, {start})")
     if value.kind is ValueKind.DATE:
@@ -141,7 +128,7 @@ def add_interval(value: Value, amount: Value, unit: str, sign: int, context: Con
 def null_outside_years(sql: str) -> str:
     """A TIMESTAMP_NTZ that is NULL outside the years 1 to 9999."""
     start = "TIMESTAMP_NTZ'0001-01-01 00:00:00'"
-    return bind_sql(sql, lambda x: f"CASE WHEN {x} >= {start} AND year({x}) <= 9999 THEN {x} END")
+    return v.bind_sql(sql, lambda x: f"CASE WHEN {x} >= {start} AND year({x}) <= 9999 THEN {x} END")
 
 
 def timestamp_diff(unit: str, values: Sequence[Value], context: Context) -> Value:
@@ -149,7 +136,7 @@ def timestamp_diff(unit: str, values: Sequence[Value], context: Context) -> Valu
     if unit not in (*_CALENDAR_UNITS, *_CLOCK_UNITS):
         raise ExpressionError(f"TIMESTAMPDIFF of {unit} is not supported")
     begin, end = (as_datetime(value, context) for value in values)
-    return integer(f"timestampdiff({unit}, {begin.sql}, {end.sql})", begin, end, digits=12)
+    return v.integer(f"timestampdiff({unit}, {begin.sql}, {end.sql})", begin, end, digits=12)
 
 
 def now(values: Sequence[Value], context: Context) -> Value:
@@ -159,7 +146,7 @@ def now(values: Sequence[Value], context: Context) -> Value:
     """
     if context.now is None:
         raise ExpressionError("the current time is not available in this expression")
-    scale = constant_integer(values[0], "NOW") if values else 0
+    scale = v.constant_integer(values[0], "NOW") if values else 0
     if not 0 <= scale <= 6:
         raise ExpressionError(f"NOW({scale}): expected 0 to 6 digits")
     step = 10 ** max(6 - scale, 3)

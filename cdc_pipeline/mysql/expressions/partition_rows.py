@@ -39,12 +39,7 @@ _ALL, _NONE = SparkCondition("TRUE"), SparkCondition("FALSE")
 
 
 def rows_of_partitions(
-    schema: TableSchema,
-    names: tuple[str, ...],
-    time_zone: str,
-    *,
-    missing_ok: bool = False,
-    tidb: bool,
+    schema: TableSchema, names: tuple[str, ...], time_zone: str, *, missing_ok: bool = False, tidb: bool
 ) -> SparkCondition:
     """The condition for the rows in the named partitions; without names, for all rows.
 

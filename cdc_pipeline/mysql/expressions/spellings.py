@@ -8,29 +8,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cdc_pipeline.mysql.expressions import values as v
 from cdc_pipeline.mysql.expressions.casts import became_null, rounded_instant
 from cdc_pipeline.mysql.expressions.enum_labels import label_number
 from cdc_pipeline.mysql.expressions.json_functions import is_not_canonical
 from cdc_pipeline.mysql.expressions.moments import as_datetime
-from cdc_pipeline.mysql.expressions.text_conversions import (
+from cdc_pipeline.mysql.expressions.texts import (
+    NOT_ASCII,
+    as_text,
     decimal_text_sql,
     rounded_micros_sql,
     time_micros_sql,
     time_text_sql,
 )
-from cdc_pipeline.mysql.expressions.texts import NOT_ASCII, as_text
-from cdc_pipeline.mysql.expressions.values import (
-    MOMENTS,
-    Context,
-    ExpressionError,
-    Value,
-    ValueKind,
-    add_doubts,
-    bind_sql,
-    integer,
-    sql_string,
-    value_from,
-)
+from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Value, ValueKind
 from cdc_pipeline.mysql.model.table import MySqlType
 from cdc_pipeline.mysql.types.charsets import charset_of_column
 
@@ -58,15 +49,15 @@ def number_for_column(value: Value, kind: MySqlType, context: Context) -> Value:
         return _to_spark_decimal(value, kind)
     if value.kind is ValueKind.TIME:
         return _number_of_time(value, kind)
-    return _number_of_moment(value, kind, context) if value.kind in MOMENTS else value
+    return _number_of_moment(value, kind, context) if value.kind in v.MOMENTS else value
 
 
 def ascii_text(value: Value) -> Value:
     """ASCII bytes as text; NULL and doubtful for other bytes."""
-    text = bind_sql(
-        f"CAST({value.sql} AS STRING)", lambda x: f"CASE WHEN {x} NOT RLIKE {sql_string(NOT_ASCII)} THEN {x} END"
+    text = v.bind_sql(
+        f"CAST({value.sql} AS STRING)", lambda x: f"CASE WHEN {x} NOT RLIKE {v.sql_string(NOT_ASCII)} THEN {x} END"
     )
-    return add_doubts(value_from(text, ValueKind.TEXT, value), became_null(value.sql, text))
+    return v.add_doubts(v.value_from(text, ValueKind.TEXT, value), became_null(value.sql, text))
 
 
 def _to_spark_decimal(value: Value, kind: MySqlType) -> Value:
@@ -76,7 +67,7 @@ def _to_spark_decimal(value: Value, kind: MySqlType) -> Value:
     scale = kind.params[1] if kind.base == "decimal" and len(kind.params) > 1 else 0
     sql = f"try_cast({decimal_text_sql(value.sql, 65, scale)} AS DECIMAL(38,{scale}))"
     decimal = Value(sql, ValueKind.DECIMAL, value.doubt, digits=38, scale=scale)
-    return add_doubts(decimal, became_null(value.sql, sql))
+    return v.add_doubts(decimal, became_null(value.sql, sql))
 
 
 def _moment_of_number(value: Value) -> Value:
@@ -88,11 +79,11 @@ def _moment_of_number(value: Value) -> Value:
             f"WHEN {x} BETWEEN 10000101000000 AND 99991231235959 THEN CAST({x} AS STRING) END"
         )
         parts = "'$1-$2-$3 $4:$5:$6'".replace("$", "\\u0024")
-        pattern = sql_string("^(\\d{4})(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)$")
+        pattern = v.sql_string("^(\\d{4})(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)(\\d\\d)$")
         return f"try_cast(regexp_replace({digits}, {pattern}, {parts}) AS TIMESTAMP_NTZ)"
 
-    sql = bind_sql(value.sql, moment)
-    return add_doubts(Value(sql, ValueKind.DATETIME, value.doubt), became_null(value.sql, sql))
+    sql = v.bind_sql(value.sql, moment)
+    return v.add_doubts(Value(sql, ValueKind.DATETIME, value.doubt), became_null(value.sql, sql))
 
 
 def _number_of_time(value: Value, kind: MySqlType) -> Value:
@@ -110,10 +101,10 @@ def _number_of_time(value: Value, kind: MySqlType) -> Value:
             fraction = f"CAST({x} % 1000000 AS DECIMAL(7,0)) * CAST('0.000001' AS DECIMAL(6,6))"
             return f"CAST(CAST({number(x)} AS DECIMAL(9,0)) + {fraction} AS DECIMAL(15,6))"
 
-        return Value(bind_sql(micros, exact), ValueKind.DECIMAL, value.doubt, digits=15, scale=6)
+        return Value(v.bind_sql(micros, exact), ValueKind.DECIMAL, value.doubt, digits=15, scale=6)
     if kind.base in ("float", "double") and value.scale:
         raise ExpressionError(f"a time with a fraction assigned to a column of type {kind} is not supported")
-    return integer(bind_sql(rounded_micros_sql(micros, 0), number), value, digits=7)
+    return v.integer(v.bind_sql(rounded_micros_sql(micros, 0), number), value, digits=7)
 
 
 def _number_of_moment(value: Value, kind: MySqlType, context: Context) -> Value:
@@ -121,10 +112,10 @@ def _number_of_moment(value: Value, kind: MySqlType, context: Context) -> Value:
     if kind.base in ("bit", "year"):
         if kind.base == "year":
             local = value if value.kind is ValueKind.DATE else as_datetime(value, context)
-            return integer(f"CAST(year({local.sql}) AS BIGINT)", local, digits=4)
+            return v.integer(f"CAST(year({local.sql}) AS BIGINT)", local, digits=4)
         raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type bit")
     if value.kind is ValueKind.DATE:
-        return integer(f"CAST(date_format({value.sql}, 'yyyyMMdd') AS BIGINT)", value, digits=8)
+        return v.integer(f"CAST(date_format({value.sql}, 'yyyyMMdd') AS BIGINT)", value, digits=8)
     local = as_datetime(value, context)
     if kind.base == "decimal" and local.scale:
         text = f"date_format({local.sql}, 'yyyyMMddHHmmss.SSSSSS')"
@@ -132,7 +123,7 @@ def _number_of_moment(value: Value, kind: MySqlType, context: Context) -> Value:
     if kind.base in ("float", "double") and local.scale:
         raise ExpressionError(f"a date and time with a fraction assigned to a column of type {kind} is not supported")
     whole = local.sql if not local.scale else f"CAST({rounded_instant(local.sql, 0)} AS TIMESTAMP_NTZ)"
-    return integer(f"CAST(date_format({whole}, 'yyyyMMddHHmmss') AS BIGINT)", local, digits=14)
+    return v.integer(f"CAST(date_format({whole}, 'yyyyMMddHHmmss') AS BIGINT)", local, digits=14)
 
 
 def long_decimal(value: Value, digits: int, scale: int) -> Value:
@@ -154,7 +145,7 @@ def long_decimal(value: Value, digits: int, scale: int) -> Value:
             )
     sql = decimal_text_sql(text, digits, scale)
     result = Value(sql, ValueKind.LONG_DECIMAL, value.doubt, digits=digits, scale=scale)
-    return add_doubts(result, became_null(value.sql, sql))
+    return v.add_doubts(result, became_null(value.sql, sql))
 
 
 def stored_time(value: Value, digits: int, context: Context) -> Value:
@@ -166,18 +157,18 @@ def stored_time(value: Value, digits: int, context: Context) -> Value:
         case ValueKind.TIME | ValueKind.TEXT:
             micros = time_micros_sql(value.sql)
         case ValueKind.INTEGER:
-            micros = bind_sql(value.sql, _micros_of_number)
+            micros = v.bind_sql(value.sql, _micros_of_number)
         case ValueKind.DATE:
             micros = f"CASE WHEN {value.sql} IS NOT NULL THEN 0L END"
         case ValueKind.DATETIME | ValueKind.TIMESTAMP:
             value = as_datetime(value, context)
             micros = rounded_micros_sql(f"pmod(unix_micros(CAST({value.sql} AS TIMESTAMP)), {_DAY_MICROS}L)", digits)
             # NULL if the time was rounded to midnight
-            micros = bind_sql(micros, lambda x: f"CASE WHEN {x} < {_DAY_MICROS} THEN {x} END")
+            micros = v.bind_sql(micros, lambda x: f"CASE WHEN {x} < {_DAY_MICROS} THEN {x} END")
         case _:
             raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type time")
     sql = time_text_sql(micros, digits)
-    return add_doubts(Value(sql, ValueKind.TIME, value.doubt, scale=digits), became_null(value.sql, sql))
+    return v.add_doubts(Value(sql, ValueKind.TIME, value.doubt, scale=digits), became_null(value.sql, sql))
 
 
 def _micros_of_number(x: str) -> str:
@@ -188,7 +179,7 @@ def _micros_of_number(x: str) -> str:
         fits = f"abs({n}) % 100 < 60 AND abs({n}) DIV 100 % 100 < 60"
         return f"CASE WHEN {fits} THEN {seconds} * 1000000 * CAST(sign({n}) AS BIGINT) END"
 
-    return bind_sql(f"CASE WHEN {x} BETWEEN -8385959 AND 8385959 THEN CAST({x} AS BIGINT) END", micros)
+    return v.bind_sql(f"CASE WHEN {x} BETWEEN -8385959 AND 8385959 THEN CAST({x} AS BIGINT) END", micros)
 
 
 def stored_json(value: Value, context: Context) -> Value:
@@ -199,13 +190,13 @@ def stored_json(value: Value, context: Context) -> Value:
     if value.kind is ValueKind.JSON:
         return value
     if value.kind is ValueKind.INTEGER and value.no_text_reason is None and value.condition is None:
-        return value_from(f"CAST({value.sql} AS STRING)", ValueKind.JSON, value)
+        return v.value_from(f"CAST({value.sql} AS STRING)", ValueKind.JSON, value)
     if value.kind is not ValueKind.TEXT or (
         value.own_column is not None and value.own_column.type.base in ("enum", "set")
     ):
         raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type json")
-    document = value_from(value.sql, ValueKind.JSON, value)
-    return document if context.schema.row_key else add_doubts(document, is_not_canonical(value.sql))
+    document = v.value_from(value.sql, ValueKind.JSON, value)
+    return document if context.schema.row_key else v.add_doubts(document, is_not_canonical(value.sql))
 
 
 def text_for_column(value: Value, kind: MySqlType, context: Context) -> Value:
@@ -221,8 +212,8 @@ def _text_of_bytes(value: Value, kind: MySqlType, context: Context) -> Value:
     charset = charset_of_column(kind, context.schema.charset)
     text = f"CASE WHEN is_valid_utf8(CAST({value.sql} AS STRING)) THEN decode({value.sql}, 'UTF-8') END"
     # character sets other than UTF-8 agree with it on ASCII only
-    is_odd = None if charset in _UTF8 else f"{text} RLIKE {sql_string(NOT_ASCII)}"
-    return add_doubts(value_from(text, ValueKind.TEXT, value), became_null(value.sql, text), is_odd)
+    is_odd = None if charset in _UTF8 else f"{text} RLIKE {v.sql_string(NOT_ASCII)}"
+    return v.add_doubts(v.value_from(text, ValueKind.TEXT, value), became_null(value.sql, text), is_odd)
 
 
 def _text_of_double(value: Value) -> Value:
@@ -246,6 +237,6 @@ def _text_of_double(value: Value) -> Value:
         is_short = f"length(regexp_replace(regexp_replace({plain(x)}, '[-.]', ''), '^0+', '')) <= {most}"
         return f"CASE WHEN {x} = 0 THEN '0' WHEN {near} AND {is_short} THEN {plain(x)} END"
 
-    sql = bind_sql(single, printed)
-    text = replace(value_from(sql, ValueKind.TEXT, value), charset="ascii")
-    return add_doubts(text, became_null(value.sql, sql))
+    sql = v.bind_sql(single, printed)
+    text = replace(v.value_from(sql, ValueKind.TEXT, value), charset="ascii")
+    return v.add_doubts(text, became_null(value.sql, sql))

@@ -6,32 +6,13 @@ stores a different value.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from pyspark.sql.types import (
-    BinaryType,
-    ByteType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
-from cdc_pipeline.mysql.expressions.casts import (
-    as_decimal,
-    as_double,
-    as_integer,
-    became_null,
-    rounded_instant,
-    to_date,
-    to_datetime,
-)
+from cdc_pipeline.mysql.expressions import casts
+from cdc_pipeline.mysql.expressions import values as v
 from cdc_pipeline.mysql.expressions.enum_labels import stored_labels
 from cdc_pipeline.mysql.expressions.moments import instant
 from cdc_pipeline.mysql.expressions.spellings import (
@@ -43,15 +24,7 @@ from cdc_pipeline.mysql.expressions.spellings import (
     text_for_column,
 )
 from cdc_pipeline.mysql.expressions.texts import as_bytes
-from cdc_pipeline.mysql.expressions.values import (
-    MOMENTS,
-    Context,
-    ExpressionError,
-    Value,
-    ValueKind,
-    add_doubts,
-    bind_sql,
-)
+from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Value, ValueKind
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, MySqlType
 from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, integer_range, spark_type, text_decimal
 
@@ -59,7 +32,7 @@ _MOST_EXACT = "9223372036854775807D"
 """2^63: below it, Spark converts a DOUBLE to BIGINT exactly."""
 
 
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _TIMESTAMP_RANGE = "TIMESTAMP'1970-01-01 00:00:01Z' AND TIMESTAMP'2038-01-19 03:14:07.999999Z'"
 
 
@@ -71,12 +44,12 @@ def stored_value(value: Value, kind: MySqlType, context: Context) -> Value:
     base = kind.base
     if (
         value.kind is ValueKind.BYTES
-        and not isinstance(target, BinaryType)
+        and not isinstance(target, T.BinaryType)
         and base not in (*TEXT_TYPES, "bit", "json")
     ):
         value = ascii_text(value)
     if (long := text_decimal(kind)) is not None:
-        value = number_for_column(value, kind, context) if value.kind in (*MOMENTS, ValueKind.TIME) else value
+        value = number_for_column(value, kind, context) if value.kind in (*v.MOMENTS, ValueKind.TIME) else value
         decimal = long_decimal(value, *long)
         return _not_negative_text(decimal) if kind.unsigned else decimal
     if base in ("enum", "set") and kind.members:
@@ -86,20 +59,20 @@ def stored_value(value: Value, kind: MySqlType, context: Context) -> Value:
     value = number_for_column(value, kind, context)
     if base == "year" or integer_range(kind) is not None:
         return _stored_integer(value, kind, context)
-    if base == "decimal" and isinstance(target, DecimalType):
-        decimal = as_decimal(value, target.precision, target.scale)
+    if base == "decimal" and isinstance(target, T.DecimalType):
+        decimal = casts.as_decimal(value, target.precision, target.scale)
         return _not_negative(decimal) if kind.unsigned else decimal
-    if isinstance(target, (FloatType, DoubleType)):
+    if isinstance(target, (T.FloatType, T.DoubleType)):
         return _stored_float(value, kind, target.simpleString())
-    if isinstance(target, DateType):
-        return to_date(value, context)
-    if isinstance(target, TimestampNTZType):
-        return to_datetime(value, _digits(kind), context)
-    if isinstance(target, TimestampType):
+    if isinstance(target, T.DateType):
+        return casts.to_date(value, context)
+    if isinstance(target, T.TimestampNTZType):
+        return casts.to_datetime(value, _digits(kind), context)
+    if isinstance(target, T.TimestampType):
         return _stored_timestamp(value, _digits(kind), context)
-    if isinstance(target, BinaryType) and base not in GEOMETRIES:
+    if isinstance(target, T.BinaryType) and base not in GEOMETRIES:
         return _stored_bytes(value, kind, context)
-    if isinstance(target, StringType):
+    if isinstance(target, T.StringType):
         return _stored_text(value, kind, context)
     raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type {kind or 'unknown'}")
 
@@ -112,7 +85,7 @@ def _stored_integer(value: Value, kind: MySqlType, context: Context) -> Value:
     target = spark_type(kind).simpleString()
     if value.kind is ValueKind.DOUBLE:
         # MySQL rounds a DOUBLE half to even. Spark's cast to DECIMAL rounds to 17 digits, the one to BIGINT is exact.
-        exact = bind_sql(
+        exact = v.bind_sql(
             f"rint({value.sql})",
             lambda x: (
                 f"CASE WHEN abs({x}) < {_MOST_EXACT} THEN CAST(try_cast({x} AS BIGINT) AS DECIMAL(20,0)) "
@@ -122,21 +95,22 @@ def _stored_integer(value: Value, kind: MySqlType, context: Context) -> Value:
         # servers differ beyond BIGINT
         is_large = f"abs({value.sql}) >= {_MOST_EXACT}"
         number = Value(exact, ValueKind.INTEGER, value.doubt, digits=20)
-        number = add_doubts(number, became_null(value.sql, exact), is_large)
+        number = v.add_doubts(number, casts.became_null(value.sql, exact), is_large)
     elif kind.base in ("bit", "year") and value.kind not in (ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.TEXT):
         raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type {kind.base}")
     else:
         # the range check below only needs DECIMAL(20,0) for unsigned columns and BIT
         wide = kind.unsigned or kind.base == "bit"
-        number = value if value.kind is ValueKind.INTEGER else as_integer(value, wide, context)
+        number = value if value.kind is ValueKind.INTEGER else casts.as_integer(value, wide, context)
     if kind.base == "bit" and value.kind is ValueKind.TEXT:
         raise ExpressionError("text assigned to a column of type bit is not supported")
     limits = integer_range(kind)
     if limits is None:
         return _stored_year(number, value)
     low, high = limits
-    sql = bind_sql(number.sql, lambda x: f"CASE WHEN {x} BETWEEN {low} AND {high} THEN try_cast({x} AS {target}) END")
-    return add_doubts(replace(number, sql=sql), became_null(number.sql, sql))
+    return _computed_from(
+        number, lambda x: f"CASE WHEN {x} BETWEEN {low} AND {high} THEN try_cast({x} AS {target}) END"
+    )
 
 
 def _stored_year(number: Value, source: Value) -> Value:
@@ -151,13 +125,17 @@ def _stored_year(number: Value, source: Value) -> Value:
             f"WHEN {x} BETWEEN 70 AND 99 THEN {x} + 1900 END AS INT)"
         )
 
-    sql = bind_sql(number.sql, year)
-    return add_doubts(replace(number, sql=sql), became_null(number.sql, sql))
+    return _computed_from(number, year)
+
+
+def _computed_from(value: Value, body: Callable[[str], str]) -> Value:
+    """The value with the SQL of `body`, which is given the value's own. Doubtful where only that becomes NULL."""
+    sql = v.bind_sql(value.sql, body)
+    return v.add_doubts(replace(value, sql=sql), casts.became_null(value.sql, sql))
 
 
 def _not_negative(value: Value) -> Value:
-    sql = bind_sql(value.sql, lambda x: f"CASE WHEN {x} >= 0 THEN {x} END")
-    return add_doubts(replace(value, sql=sql), became_null(value.sql, sql))
+    return _computed_from(value, lambda x: f"CASE WHEN {x} >= 0 THEN {x} END")
 
 
 def _stored_float(value: Value, kind: MySqlType, target: str) -> Value:
@@ -165,15 +143,15 @@ def _stored_float(value: Value, kind: MySqlType, target: str) -> Value:
         raise ExpressionError(
             f"`/` assigned to a column of type {kind.base} is not supported, because MySQL keeps hidden digits"
         )
-    number = as_double(value)
+    number = casts.as_double(value)
     if len(kind.params) > 1:
         number = _round_to_scale(number, kind)
     least = 0 if kind.unsigned else "double('-Infinity')"
-    sql = bind_sql(
+    sql = v.bind_sql(
         f"CAST({number.sql} AS {target})",
         lambda x: f"CASE WHEN abs({x}) < double('Infinity') AND {x} >= {least} THEN {x} END",
     )
-    return add_doubts(replace(number, sql=sql), became_null(value.sql, sql))
+    return v.add_doubts(replace(number, sql=sql), casts.became_null(value.sql, sql))
 
 
 def _round_to_scale(number: Value, kind: MySqlType) -> Value:
@@ -186,24 +164,22 @@ def _round_to_scale(number: Value, kind: MySqlType) -> Value:
         mysql, tidb = f"({whole} + rint(({x} - {whole}) * {power}) / {power})", f"(rint({x} * {power}) / {power})"
         return f"CASE WHEN abs({x}) < least({most}, 9e15D) AND {mysql} = {tidb} THEN {mysql} END"
 
-    sql = bind_sql(number.sql, rounded)
-    return add_doubts(replace(number, sql=sql), became_null(number.sql, sql))
+    return _computed_from(number, rounded)
 
 
 def _not_negative_text(value: Value) -> Value:
-    sql = bind_sql(value.sql, lambda x: f"CASE WHEN {x} NOT LIKE '-%' THEN {x} END")
-    return add_doubts(replace(value, sql=sql), became_null(value.sql, sql))
+    return _computed_from(value, lambda x: f"CASE WHEN {x} NOT LIKE '-%' THEN {x} END")
 
 
 def _stored_timestamp(value: Value, digits: int, context: Context) -> Value:
     if value.kind is ValueKind.TIMESTAMP:
         result = value
         if value.scale > digits:
-            result = replace(value, sql=rounded_instant(value.sql, digits))
+            result = replace(value, sql=casts.rounded_instant(value.sql, digits))
     else:
-        result = instant(to_datetime(value, digits, context), context.time_zone)
-    sql = bind_sql(result.sql, lambda x: f"CASE WHEN {x} BETWEEN {_TIMESTAMP_RANGE} THEN {x} END")
-    return add_doubts(replace(result, sql=sql), became_null(result.sql, sql))
+        result = instant(casts.to_datetime(value, digits, context), context.time_zone)
+    sql = v.bind_sql(result.sql, lambda x: f"CASE WHEN {x} BETWEEN {_TIMESTAMP_RANGE} THEN {x} END")
+    return v.add_doubts(replace(result, sql=sql), casts.became_null(result.sql, sql))
 
 
 def _stored_bytes(value: Value, kind: MySqlType, context: Context) -> Value:
@@ -215,11 +191,10 @@ def _stored_bytes(value: Value, kind: MySqlType, context: Context) -> Value:
     whole = f"rpad({{0}}, {size}, X'00')" if kind.base == "binary" else "{0}"
     # MySQL truncates a value that is too long only if it drops trailing spaces
     cut = f"WHEN octet_length(rtrim({{0}})) <= {size} THEN substring({{0}}, 1, {size})"
-    sql = bind_sql(
-        content.sql,
-        lambda x: f"CASE WHEN octet_length({x}) <= {size} THEN {whole.format(x)} {cut.format(x)} END",
+    sql = v.bind_sql(
+        content.sql, lambda x: f"CASE WHEN octet_length({x}) <= {size} THEN {whole.format(x)} {cut.format(x)} END"
     )
-    return add_doubts(replace(content, sql=sql), became_null(content.sql, sql))
+    return v.add_doubts(replace(content, sql=sql), casts.became_null(content.sql, sql))
 
 
 def _stored_text(value: Value, kind: MySqlType, context: Context) -> Value:
@@ -237,5 +212,5 @@ def _stored_text(value: Value, kind: MySqlType, context: Context) -> Value:
     size = kind.params[0]
     # MySQL truncates a value that is too long only if it drops trailing spaces
     cut = f"WHEN char_length(rtrim({{0}})) <= {size} THEN substring({{0}}, 1, {size})"
-    sql = bind_sql(text.sql, lambda x: f"CASE WHEN char_length({x}) <= {size} THEN {x} {cut.format(x)} END")
-    return add_doubts(replace(text, sql=sql), became_null(text.sql, sql))
+    sql = v.bind_sql(text.sql, lambda x: f"CASE WHEN char_length({x}) <= {size} THEN {x} {cut.format(x)} END")
+    return v.add_doubts(replace(text, sql=sql), casts.became_null(text.sql, sql))

@@ -5,29 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from cdc_pipeline.mysql.expressions.texts import (
-    NOT_ASCII,
-    as_bytes,
-    as_text,
-    combined_string,
-    common_collation,
-)
-from cdc_pipeline.mysql.expressions.values import (
-    LITERAL,
-    ExpressionError,
-    Value,
-    ValueKind,
-    add_doubts,
-    bind_sql,
-    combined_doubt,
-    constant_integer,
-    constant_text,
-    integer,
-    integer_from_int,
-    require_kind,
-    sql_string,
-    value_from,
-)
+from cdc_pipeline.mysql.expressions import values as v
+from cdc_pipeline.mysql.expressions.texts import NOT_ASCII, as_bytes, as_text, combined_string, common_collation
+from cdc_pipeline.mysql.expressions.values import ExpressionError, Value, ValueKind
 
 _STRINGS = (ValueKind.TEXT, ValueKind.BYTES)
 _MAX_PAD = 65_535
@@ -63,23 +43,23 @@ def _size(value: Value) -> str:
 
 def _length(values: Sequence[Value]) -> Value:
     content = as_bytes(values[0])
-    return integer_from_int(f"octet_length({content.sql})", content)
+    return v.integer_from_int(f"octet_length({content.sql})", content)
 
 
 def _char_length(values: Sequence[Value]) -> Value:
     string = _string(values[0])
-    return integer_from_int(_size(string), string)
+    return v.integer_from_int(_size(string), string)
 
 
 def _int(value: Value) -> str:
     """An integer as SQL of type INT, clamped to the range of INT."""
-    require_kind(value, [ValueKind.INTEGER], "position or length")
+    v.require_kind(value, [ValueKind.INTEGER], "position or length")
     return f"CAST(least(greatest({value.sql}, -2147483647), 2147483647) AS INT)"
 
 
 def _string_from(source: Value, sql: str, *others: Value) -> Value:
     """A string derived from `source`, with its character set and collation, and the doubts of all values."""
-    return replace(source, sql=sql, constant=None, doubt=combined_doubt(source, *others))
+    return replace(source, sql=sql, constant=None, doubt=v.combined_doubt(source, *others))
 
 
 def substring(values: Sequence[Value]) -> Value:
@@ -97,8 +77,8 @@ def substring(values: Sequence[Value]) -> Value:
             f"ELSE {empty} END"
         )
 
-    sql = bind_sql(
-        source.sql, lambda x: bind_sql(position, lambda at: bind_sql(size, lambda count: part(x, at, count)))
+    sql = v.bind_sql(
+        source.sql, lambda x: v.bind_sql(position, lambda at: v.bind_sql(size, lambda count: part(x, at, count)))
     )
     return _string_from(source, sql, *values[1:])
 
@@ -116,15 +96,15 @@ def _right(values: Sequence[Value]) -> Value:
     def part(text: str, count: str) -> str:
         return f"CASE WHEN {count} <= 0 THEN nvl2({text}, {empty}, NULL) ELSE substring({text}, -{count}) END"
 
-    return _string_from(source, bind_sql(source.sql, lambda x: bind_sql(size, lambda n: part(x, n))), values[1])
+    return _string_from(source, v.bind_sql(source.sql, lambda x: v.bind_sql(size, lambda n: part(x, n))), values[1])
 
 
 def _case_function(function: str) -> Callable[[Sequence[Value]], Value]:
     def translate(values: Sequence[Value]) -> Value:
-        require_kind(values[0], [ValueKind.TEXT], function.upper())
+        v.require_kind(values[0], [ValueKind.TEXT], function.upper())
         # MySQL maps single characters by its version's tables, Java maps whole strings (ß to SS)
-        return add_doubts(
-            _string_from(values[0], f"{function}({values[0].sql})"), f"{values[0].sql} RLIKE {sql_string(NOT_ASCII)}"
+        return v.add_doubts(
+            _string_from(values[0], f"{function}({values[0].sql})"), f"{values[0].sql} RLIKE {v.sql_string(NOT_ASCII)}"
         )
 
     return translate
@@ -136,10 +116,10 @@ def trim(value: Value, side: str, removed: Value | None) -> Value:
     Raises ExpressionError if `removed` is not one character.
     """
     source = as_text(value)
-    letter = " " if removed is None else constant_text(removed, "TRIM")
+    letter = " " if removed is None else v.constant_text(removed, "TRIM")
     if len(letter) != 1:
         raise ExpressionError(f"TRIM of {letter!r}: only one character is supported")
-    return _string_from(source, f"trim({side} {sql_string(letter)} FROM {source.sql})")
+    return _string_from(source, f"trim({side} {v.sql_string(letter)} FROM {source.sql})")
 
 
 def _replace(values: Sequence[Value]) -> Value:
@@ -149,14 +129,14 @@ def _replace(values: Sequence[Value]) -> Value:
 
 def _pad_function(function: str) -> Callable[[Sequence[Value]], Value]:
     def translate(values: Sequence[Value]) -> Value:
-        source, pad = as_text(values[0]), constant_text(values[2], function.upper())
-        size = constant_integer(values[1], function.upper())
+        source, pad = as_text(values[0]), v.constant_text(values[2], function.upper())
+        size = v.constant_integer(values[1], function.upper())
         if not pad or not 0 <= size <= _MAX_PAD:
             raise ExpressionError(
                 f"{function.upper()} to {size} with {pad!r}: expected a size of 0 to {_MAX_PAD} and a pad that is not empty"
             )
         return combined_string(
-            [source, values[2]], f"{function}({source.sql}, {size}, {sql_string(pad)})", ValueKind.TEXT
+            [source, values[2]], f"{function}({source.sql}, {size}, {v.sql_string(pad)})", ValueKind.TEXT
         )
 
     return translate
@@ -168,13 +148,13 @@ def _reverse(values: Sequence[Value]) -> Value:
 
 
 def _substring_index(values: Sequence[Value]) -> Value:
-    source, delimiter = as_text(values[0]), constant_text(values[1], "SUBSTRING_INDEX")
-    count = constant_integer(values[2], "SUBSTRING_INDEX")
+    source, delimiter = as_text(values[0]), v.constant_text(values[1], "SUBSTRING_INDEX")
+    count = v.constant_integer(values[2], "SUBSTRING_INDEX")
     if len(delimiter) != 1 or abs(count) > _MAX_PAD:
         raise ExpressionError(
             f"SUBSTRING_INDEX by {delimiter!r}, {count}: expected one character and at most {_MAX_PAD}"
         )
-    return _string_from(source, f"substring_index({source.sql}, {sql_string(delimiter)}, {count})")
+    return _string_from(source, f"substring_index({source.sql}, {v.sql_string(delimiter)}, {count})")
 
 
 def _instr(values: Sequence[Value]) -> Value:
@@ -184,25 +164,25 @@ def _instr(values: Sequence[Value]) -> Value:
         raise ExpressionError(
             f"INSTR of text with the collation {collation or 'unknown'}: only binary collations are supported"
         )
-    return integer_from_int(f"instr({source.sql}, {part.sql})", source, part)
+    return v.integer_from_int(f"instr({source.sql}, {part.sql})", source, part)
 
 
 def _hex(values: Sequence[Value]) -> Value:
     value = values[0]
     if value.kind is ValueKind.INTEGER and not value.is_wide:
         return _ascii(f"hex({value.sql})", value)
-    require_kind(value, _STRINGS, "HEX")
+    v.require_kind(value, _STRINGS, "HEX")
     content = as_bytes(value)
     return _ascii(f"hex({content.sql})", content)
 
 
 def _ascii(sql: str, *sources: Value) -> Value:
-    return replace(value_from(sql, ValueKind.TEXT, *sources), charset="ascii", collation=LITERAL)
+    return replace(v.value_from(sql, ValueKind.TEXT, *sources), charset="ascii", collation=v.LITERAL)
 
 
 def _unhex(values: Sequence[Value]) -> Value:
-    require_kind(values[0], [ValueKind.TEXT], "UNHEX")
-    return value_from(f"unhex({values[0].sql})", ValueKind.BYTES, values[0])
+    v.require_kind(values[0], [ValueKind.TEXT], "UNHEX")
+    return v.value_from(f"unhex({values[0].sql})", ValueKind.BYTES, values[0])
 
 
 def _digest_function(function: str) -> Callable[[Sequence[Value]], Value]:
@@ -214,7 +194,7 @@ def _digest_function(function: str) -> Callable[[Sequence[Value]], Value]:
 
 
 def _sha2(values: Sequence[Value]) -> Value:
-    content, size = as_bytes(values[0]), constant_integer(values[1], "SHA2")
+    content, size = as_bytes(values[0]), v.constant_integer(values[1], "SHA2")
     if size not in (0, 224, 256, 384, 512):
         raise ExpressionError(f"SHA2 of {size} bits: expected 0, 224, 256, 384 or 512")
     return _ascii(f"sha2({content.sql}, {size})", content)
@@ -222,7 +202,7 @@ def _sha2(values: Sequence[Value]) -> Value:
 
 def _crc32(values: Sequence[Value]) -> Value:
     content = as_bytes(values[0])
-    return integer(f"crc32({content.sql})", content, digits=10)
+    return v.integer(f"crc32({content.sql})", content, digits=10)
 
 
 def text_prefix(value: Value, size: int) -> Value:

@@ -19,13 +19,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parsers.mysql import MySQLParser
 
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind, Token
-from cdc_pipeline.mysql.expressions.values import (
-    ExpressionError,
-    Value,
-    bytes_literal,
-    integer_literal,
-    text_literal,
-)
+from cdc_pipeline.mysql.expressions import values as v
+from cdc_pipeline.mysql.expressions.values import ExpressionError, Value
 from cdc_pipeline.mysql.model.quoted_names import quoted
 
 _SPECIAL = ("CAST", "CONVERT", "EXTRACT", "TRIM", "SUBSTRING")
@@ -133,9 +128,9 @@ def _introducer(cursor: Cursor) -> str | None:
 
 
 def _string_literal(text: str, introducer: str | None) -> Value:
-    literal = text_literal(text)
+    literal = v.text_literal(text)
     if introducer == "_BINARY":
-        return bytes_literal(text.encode())
+        return v.bytes_literal(text.encode())
     # the bytes of the literal are UTF-8, as the statement's: other character sets agree with it on ASCII only
     if (
         introducer is None
@@ -154,7 +149,7 @@ def _binary_literal(token: Token, introducer: str | None) -> Value:
     else:
         content = bytes.fromhex(digits.rjust(len(digits) + len(digits) % 2, "0"))
     if introducer in (None, "_BINARY"):
-        return bytes_literal(content)
+        return v.bytes_literal(content)
     try:
         return _string_literal(content.decode(), introducer)
     except UnicodeDecodeError as error:
@@ -163,7 +158,7 @@ def _binary_literal(token: Token, introducer: str | None) -> Value:
 
 def number_literal(text: str) -> Value | None:
     """The value of a number without a fraction and exponent; None for other text. Raises as `integer_literal` does."""
-    return integer_literal(int(text)) if re.fullmatch(r"-?[0-9]{1,40}", text) else None
+    return v.integer_literal(int(text)) if re.fullmatch(r"-?[0-9]{1,40}", text) else None
 
 
 def _short(text: str) -> str:

@@ -1,19 +1,13 @@
-"""Text in MySQL expressions: conversion of values to text or bytes, and comparison under collations."""
+"""Text in MySQL expressions: conversion of values to text or bytes, comparison under collations, and the text of a TIME or
+long DECIMAL (see `text_values`), rounded as MySQL does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cdc_pipeline.mysql.expressions.values import (
-    LITERAL,
-    ExpressionError,
-    Value,
-    ValueKind,
-    add_doubts,
-    combined_doubt,
-    sql_string,
-    value_from,
-)
+from cdc_pipeline.mysql.expressions import values as v
+from cdc_pipeline.mysql.expressions.values import ExpressionError, Value, ValueKind, bind_sql, sql_string
+from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, MOST_TIME, NUMBER, TIME_PARTS
 
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii"})
 _WIDE_CHARSETS = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
@@ -32,7 +26,7 @@ def as_text(value: Value) -> Value:
     if value.kind is ValueKind.TEXT:
         return value
     charset = "utf8mb4" if value.kind is ValueKind.JSON else "ascii"
-    collation = "utf8mb4_bin" if value.kind is ValueKind.JSON else LITERAL
+    collation = "utf8mb4_bin" if value.kind is ValueKind.JSON else v.LITERAL
     return Value(sql, ValueKind.TEXT, value.doubt, charset=charset, collation=collation)
 
 
@@ -65,12 +59,12 @@ def as_bytes(value: Value) -> Value:
     if value.kind is ValueKind.BYTES:
         return value
     text = as_text(value)
-    content = value_from(f"encode({text.sql}, 'UTF-8')", ValueKind.BYTES, text)
+    content = v.value_from(f"encode({text.sql}, 'UTF-8')", ValueKind.BYTES, text)
     if text.charset in _UTF8:
         return content
     if text.charset in _WIDE_CHARSETS:
         raise ExpressionError(f"the bytes of {text.charset} text are not supported")
-    return add_doubts(content, f"{text.sql} RLIKE {sql_string(NOT_ASCII)}")
+    return v.add_doubts(content, f"{text.sql} RLIKE {v.sql_string(NOT_ASCII)}")
 
 
 # ---- comparison
@@ -78,7 +72,7 @@ def as_bytes(value: Value) -> Value:
 
 def common_collation(values: Sequence[Value]) -> str | None:
     """The collation under which MySQL compares the values; None if unknown."""
-    collations = {value.collation for value in values if value.collation != LITERAL}
+    collations = {value.collation for value in values if value.collation != v.LITERAL}
     return collations.pop() if len(collations) == 1 else None
 
 
@@ -96,7 +90,7 @@ def equal_texts(left: Value, right: Value) -> tuple[str, str | None]:
     same = f"({left.sql} = {right.sql})"
     # some language collations treat v and w, or i and y, as equal
     folded = [f"translate(lower(rtrim({item.sql})), 'wy', 'vi')" for item in (left, right)]
-    odd = [f"{item.sql} RLIKE {sql_string(NOT_PLAIN)}" for item in (left, right)]
+    odd = [f"{item.sql} RLIKE {v.sql_string(NOT_PLAIN)}" for item in (left, right)]
     return same, f"(NOT {same} AND ({folded[0]} = {folded[1]} OR {odd[0]} OR {odd[1]}))"
 
 
@@ -111,7 +105,7 @@ def ordered_texts(left: Value, right: Value, operator: str) -> tuple[str, str | 
         )
     sides = [f"rtrim({item.sql})" for item in (left, right)]
     # these characters sort before the spaces that pad the shorter text
-    odd = [f"{item.sql} RLIKE {sql_string('[' + chr(92) + 'x00-' + chr(92) + 'x1f]')}" for item in (left, right)]
+    odd = [f"{item.sql} RLIKE {v.sql_string('[' + chr(92) + 'x00-' + chr(92) + 'x1f]')}" for item in (left, right)]
     return f"({sides[0]} {operator} {sides[1]})", f"({odd[0]} OR {odd[1]})"
 
 
@@ -119,6 +113,94 @@ def combined_string(values: Sequence[Value], sql: str, kind: ValueKind) -> Value
     """A string computed from others, with the character set and collation on which they agree."""
     charsets = {value.charset for value in values if value.kind is ValueKind.TEXT}
     charset = next(iter(charsets)) if len(charsets) == 1 else "utf8mb4" if charsets <= _UTF8 else None
-    collations = {value.collation for value in values} - {LITERAL}
-    collation = LITERAL if not collations else collations.pop() if len(collations) == 1 else None
-    return Value(sql, kind, combined_doubt(*values), charset=charset, collation=collation)
+    collations = {value.collation for value in values} - {v.LITERAL}
+    collation = v.LITERAL if not collations else collations.pop() if len(collations) == 1 else None
+    return Value(sql, kind, v.combined_doubt(*values), charset=charset, collation=collation)
+
+
+def time_micros_sql(text: str) -> str:
+    """The microseconds of the text of a TIME; NULL for other text."""
+
+    def micros(x: str) -> str:
+        parts = [f"regexp_extract({x}, {sql_string(TIME_PARTS)}, {group})" for group in (2, 3, 4)]
+        seconds = " + ".join(
+            f"CAST({part} AS BIGINT) * {factor}" for part, factor in zip(parts, (3600, 60, 1), strict=True)
+        )
+        fraction = f"CAST(rpad(regexp_extract({x}, {sql_string(TIME_PARTS)}, 5), 6, '0') AS BIGINT)"
+        sign = f"CASE WHEN {x} LIKE '-%' THEN -1 ELSE 1 END"
+        return f"CASE WHEN {x} RLIKE {sql_string(TIME_PARTS)} THEN (({seconds}) * 1000000 + {fraction}) * {sign} END"
+
+    return bind_sql(text, micros)
+
+
+def rounded_micros_sql(micros: str, digits: int) -> str:
+    """Microseconds rounded half away from zero to `digits` fractional digits of the second."""
+    step = 10 ** (6 - digits)
+    if step == 1:
+        return micros
+    return bind_sql(micros, lambda x: f"((abs({x}) + {step // 2}) DIV {step} * {step} * CAST(sign({x}) AS BIGINT))")
+
+
+def time_text_sql(micros: str, digits: int) -> str:
+    """The text of a TIME(digits) for microseconds; NULL beyond 838:59:59."""
+
+    def text(x: str) -> str:
+        seconds = f"(abs({x}) DIV 1000000)"
+        hours = f"CAST({seconds} DIV 3600 AS STRING)"
+        parts = [
+            f"CASE WHEN {x} < 0 THEN '-' ELSE '' END",
+            f"CASE WHEN {seconds} < 36000 THEN '0' ELSE '' END",
+            hours,
+            *(f"':', lpad(CAST({seconds} DIV {unit} % 60 AS STRING), 2, '0')" for unit in (60, 1)),
+        ]
+        if digits:
+            parts.append(f"'.', substring(lpad(CAST(abs({x}) % 1000000 AS STRING), 6, '0'), 1, {digits})")
+        return f"CASE WHEN abs({x}) <= {MOST_TIME}000000 THEN concat({', '.join(parts)}) END"
+
+    return bind_sql(rounded_micros_sql(micros, digits), text)
+
+
+def decimal_text_sql(text: str, digits: int, scale: int) -> str:
+    """The text of a DECIMAL(digits, scale) for the text of a number without exponent, rounded half away from zero.
+
+    NULL for other text and for numbers that do not fit.
+    """
+
+    def parts(x: str) -> str:
+        whole = f"regexp_extract({x}, '^[+-]?0*(\\\\d*)', 1)"
+        fraction = f"rpad(regexp_extract({x}, '\\\\.(\\\\d*)', 1), {scale + 1}, '0')"
+        return f"concat('0', {whole}, {fraction})"
+
+    def round_last(all_digits: str) -> str:
+        """Drops the last digit and rounds by it, which carries through preceding nines."""
+        kept = f"substring({all_digits}, 1, length({all_digits}) - 1)"
+        up = f"right({all_digits}, 1) >= '5'"
+
+        def increment(k: str) -> str:
+            head, digit, nines = (f"regexp_extract({k}, '^(\\\\d*?)([0-8])(9*)$', {group})" for group in (1, 2, 3))
+            raised = f"CAST(CAST({digit} AS INT) + 1 AS STRING), repeat('0', length({nines}))"
+            return f"CASE WHEN {up} THEN concat({head}, {raised}) ELSE {k} END"
+
+        return bind_sql(kept, increment)
+
+    def convert(x: str) -> str:
+        rounded = bind_sql(parts(x), round_last)
+
+        def printed(d: str) -> str:
+            whole = f"regexp_replace(substring({d}, 1, length({d}) - {scale}), '^0+', '')"
+            tail = f", '.', right({d}, {scale})" if scale else ""
+            number = bind_sql(
+                whole,
+                lambda w: (
+                    f"CASE WHEN length({w}) <= {digits - scale} THEN "
+                    f"concat(CASE WHEN {w} = '' THEN '0' ELSE {w} END{tail}) END"
+                ),
+            )
+            return bind_sql(
+                number, lambda n: f"CASE WHEN {x} LIKE '-%' AND {n} RLIKE '[1-9]' THEN concat('-', {n}) ELSE {n} END"
+            )
+
+        number = f"length({x}) <= {MOST_DIGITS} AND {x} RLIKE {sql_string(NUMBER)}"
+        return f"CASE WHEN {number} THEN {bind_sql(rounded, printed)} END"
+
+    return bind_sql(text, convert)

@@ -12,25 +12,12 @@ from cdc_pipeline.mysql.expressions import date_functions as dates
 from cdc_pipeline.mysql.expressions import json_functions as json
 from cdc_pipeline.mysql.expressions import logic, moments
 from cdc_pipeline.mysql.expressions import string_functions as strings
+from cdc_pipeline.mysql.expressions import values as v
 from cdc_pipeline.mysql.expressions.casts import cast
 from cdc_pipeline.mysql.expressions.column_values import column_value
 from cdc_pipeline.mysql.expressions.syntax import Syntax, number_literal
-from cdc_pipeline.mysql.expressions.values import (
-    Context,
-    ExpressionError,
-    Value,
-    ValueKind,
-    bind_value,
-    boolean_value,
-    decimal_literal,
-    null,
-)
-from cdc_pipeline.mysql.model.limits import (
-    MAX_EXPRESSION_CHARACTERS,
-    MAX_NESTING,
-    MAX_TRANSLATED_CHARACTERS,
-    limit_message,
-)
+from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Value, ValueKind
+from cdc_pipeline.mysql.model import limits
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -59,12 +46,12 @@ def value_of(text: str, context: Context, *, size_factor: int = 1) -> Value:
 
     Raises ExpressionError if the expression has no exact equivalent in Spark SQL or exceeds a size limit.
     """
-    limit = MAX_EXPRESSION_CHARACTERS * size_factor
+    limit = limits.MAX_EXPRESSION_CHARACTERS * size_factor
     if len(text) > limit:
-        raise ExpressionError(limit_message("characters of the expression", len(text), limit))
+        raise ExpressionError(limits.limit_message("characters of the expression", len(text), limit))
     syntax = Syntax(text)
     try:
-        return _Translator(syntax, context, MAX_TRANSLATED_CHARACTERS * size_factor).value(syntax.tree)
+        return _Translator(syntax, context, limits.MAX_TRANSLATED_CHARACTERS * size_factor).value(syntax.tree)
     except RecursionError as error:
         raise ExpressionError(f"the expression is nested too deeply: {text[:60]}") from error
 
@@ -82,13 +69,13 @@ class _Translator:
         The limits bound the SQL text, which nested functions could multiply, and its depth, which Spark's parser limits.
         """
         self._depth += 1
-        if self._depth > MAX_NESTING:
-            raise ExpressionError(limit_message("levels of the expression", self._depth, MAX_NESTING))
+        if self._depth > limits.MAX_NESTING:
+            raise ExpressionError(limits.limit_message("levels of the expression", self._depth, limits.MAX_NESTING))
         value = self._translate(node)
         self._depth -= 1
         size = max(len(value.sql), len(value.doubt or ""))
         if size > self._most_characters:
-            raise ExpressionError(limit_message("characters of the translation", size, self._most_characters))
+            raise ExpressionError(limits.limit_message("characters of the translation", size, self._most_characters))
         return value
 
     def _translate(self, node: exp.Expr) -> Value:
@@ -102,9 +89,9 @@ class _Translator:
         if kind is exp.Column:
             return self._column(node)
         if kind is exp.Null:
-            return null()
+            return v.null()
         if kind is exp.Boolean:
-            return replace(boolean_value("true" if node.this else "false"), constant=int(node.this))
+            return replace(v.boolean_value("true" if node.this else "false"), constant=int(node.this))
         if kind is exp.Neg:
             return numbers.negative(numbers.as_operand(self.value(node.this)))
         if kind in _PREDICATES:
@@ -134,7 +121,7 @@ class _Translator:
         if (number := number_literal(text)) is not None:
             return number
         if re.fullmatch(r"-?\d*\.\d+|-?\d+\.", text, re.ASCII):
-            decimal = decimal_literal(text.removeprefix("-"))
+            decimal = v.decimal_literal(text.removeprefix("-"))
             return numbers.negative(decimal) if text.startswith("-") else decimal
         if re.fullmatch(r"(?:\d+\.?\d*|\.\d+)[eE][-+]?\d{1,3}", text, re.ASCII) and abs(float(text)) < float("inf"):
             return Value(f"CAST('{float(text)!r}' AS DOUBLE)", ValueKind.DOUBLE)
@@ -175,7 +162,7 @@ class _Translator:
             raise self._unsupported(node)
         items = [self.value(item) for item in node.expressions]
         if left.kind is ValueKind.NULL:
-            return null()
+            return v.null()
         return logic.in_list(left, items, self.context)
 
     def _is(self, left: Value, right: exp.Expr) -> Value:
@@ -280,7 +267,7 @@ class _Translator:
         raise self._unsupported(node)
 
     def _or_null(self, node: exp.Expr | None) -> Value:
-        return null() if node is None else self.value(node)
+        return v.null() if node is None else self.value(node)
 
     def _case(self, node: exp.Expr) -> Value:
         pairs = [(self.value(item.this), self.value(item.args["true"])) for item in node.args["ifs"]]
@@ -292,7 +279,7 @@ class _Translator:
             cases = [(logic.comparison("=", subject, test, self.context), value) for test, value in pairs]
             return logic.case_when(cases, otherwise, self.context)
 
-        return bind_value(self.value(node.this), search)
+        return v.bind_value(self.value(node.this), search)
 
     def _arrow(self, node: exp.Expr) -> Value:
         """`column -> path` and `column ->> path`. sqlglot has parsed the placeholder of the path literal as a path."""

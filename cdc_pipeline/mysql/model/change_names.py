@@ -6,24 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from typing import Any
 
-from cdc_pipeline.mysql.model.schema_changes import (
-    AlterTable,
-    CreateTable,
-    CreateTableLike,
-    DropDatabase,
-    NotSupported,
-    RecoverDatabase,
-    RecoverTable,
-    RenameTable,
-    RenameTo,
-    SchemaChange,
-)
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.table import TableName
 
 _CREATED = frozenset(
     (
-        *((kind, "name") for kind in (CreateTable, CreateTableLike, RecoverTable, RenameTo)),
-        *((kind, "new_name") for kind in (RenameTable, RecoverTable)),
+        *((kind, "name") for kind in (ddl.CreateTable, ddl.CreateTableLike, ddl.RecoverTable, ddl.RenameTo)),
+        *((kind, "new_name") for kind in (ddl.RenameTable, ddl.RecoverTable)),
     )
 )
 """The fields whose tables do not exist before the statement."""
@@ -35,11 +24,11 @@ def folded(name: TableName) -> TableName:
 
 
 def with_names(
-    change: SchemaChange, existing: Callable[[TableName], TableName], created: Callable[[TableName], TableName]
-) -> SchemaChange:
+    change: ddl.SchemaChange, existing: Callable[[TableName], TableName], created: Callable[[TableName], TableName]
+) -> ddl.SchemaChange:
     """The statement with other table names: `existing` replaces those of tables before it, `created` those after it."""
-    named: SchemaChange = _with_names(change, existing, created)
-    if isinstance(named, AlterTable):
+    named: ddl.SchemaChange = _with_names(change, existing, created)
+    if isinstance(named, ddl.AlterTable):
         return replace(named, clauses=tuple(_with_names(clause, existing, created) for clause in named.clauses))
     return named
 
@@ -48,7 +37,7 @@ def _with_names(
     value: Any, existing: Callable[[TableName], TableName], created: Callable[[TableName], TableName]
 ) -> Any:
     names = {item.name: name for item in fields(value) if isinstance(name := getattr(value, item.name), TableName)}
-    creates = isinstance(value, NotSupported) and value.creates
+    creates = isinstance(value, ddl.NotSupported) and value.creates
     found = {
         field: (created if creates or (type(value), field) in _CREATED else existing)(name)
         for field, name in names.items()
@@ -56,7 +45,7 @@ def _with_names(
     return value if found == names else replace(value, **found)
 
 
-def unqualified_names(changes: Iterable[SchemaChange]) -> tuple[set[TableName], set[TableName]]:
+def unqualified_names(changes: Iterable[ddl.SchemaChange]) -> tuple[set[TableName], set[TableName]]:
     """The names without database of a statement's changes: (of tables that exist before it, of those that it creates)."""
     before, after = set[TableName](), set[TableName]()
 
@@ -75,7 +64,7 @@ def unqualified_names(changes: Iterable[SchemaChange]) -> tuple[set[TableName], 
     return before, after
 
 
-def table_names(change: SchemaChange) -> list[TableName]:
+def table_names(change: ddl.SchemaChange) -> list[TableName]:
     """The tables that the statement names."""
     found: list[TableName] = []
 
@@ -87,17 +76,17 @@ def table_names(change: SchemaChange) -> list[TableName]:
     return found
 
 
-def created_names(changes: Iterable[SchemaChange]) -> list[TableName]:
+def created_names(changes: Iterable[ddl.SchemaChange]) -> list[TableName]:
     """The names that tables have after the changes and not before: of created, renamed and recovered ones."""
     found: list[TableName] = []
     for change in changes:
-        if isinstance(change, NotSupported) and change.creates and change.name is not None:
+        if isinstance(change, ddl.NotSupported) and change.creates and change.name is not None:
             found.append(change.name)
         found += (*change.names().added, *change.names().recovered)
     return found
 
 
-def with_database(change: SchemaChange, database: str) -> SchemaChange:
+def with_database(change: ddl.SchemaChange, database: str) -> ddl.SchemaChange:
     """The change with this database in every name that lacks one."""
 
     def qualify(name: TableName) -> TableName:
@@ -106,8 +95,8 @@ def with_database(change: SchemaChange, database: str) -> SchemaChange:
     return with_names(change, qualify, qualify)
 
 
-def with_keys(change: SchemaChange, key: Callable[[TableName], TableName]) -> SchemaChange:
+def with_keys(change: ddl.SchemaChange, key: Callable[[TableName], TableName]) -> ddl.SchemaChange:
     """The statement with the key of each name of a table or database."""
-    if isinstance(change, (DropDatabase, RecoverDatabase)):
+    if isinstance(change, (ddl.DropDatabase, ddl.RecoverDatabase)):
         return replace(change, database=key(TableName(change.database, "")).database)
     return with_names(change, key, key)

@@ -12,54 +12,38 @@ from decimal import Decimal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from cdc_pipeline.mysql.model.table import MySqlType
-from cdc_pipeline.mysql.types.json_documents import document
-from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, decimal_text, time_text
+from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, decimal_text, document, time_text
 
 MAX_DECIMAL_DIGITS = 38
 _DEFAULT_DIGITS = 10
 """DECIMAL(0) is DECIMAL(10)."""
-_UINT64 = DecimalType(20, 0)
+_UINT64 = T.DecimalType(20, 0)
 
-_SIGNED: dict[str, DataType] = {
-    "tinyint": ByteType(),
-    "smallint": ShortType(),
-    "mediumint": IntegerType(),
-    "int": IntegerType(),
-    "bigint": LongType(),
+_SIGNED: dict[str, T.DataType] = {
+    "tinyint": T.ByteType(),
+    "smallint": T.ShortType(),
+    "mediumint": T.IntegerType(),
+    "int": T.IntegerType(),
+    "bigint": T.LongType(),
 }
-_UNSIGNED: dict[str, DataType] = {
-    "tinyint": ShortType(),
-    "smallint": IntegerType(),
-    "mediumint": IntegerType(),
-    "int": LongType(),
+_UNSIGNED: dict[str, T.DataType] = {
+    "tinyint": T.ShortType(),
+    "smallint": T.IntegerType(),
+    "mediumint": T.IntegerType(),
+    "int": T.LongType(),
     "bigint": _UINT64,
 }
-_OTHERS: dict[str, DataType] = {
-    "float": FloatType(),
-    "double": DoubleType(),
-    "date": DateType(),
-    "datetime": TimestampNTZType(),
-    "timestamp": TimestampType(),
-    "year": IntegerType(),
-    "vector": ArrayType(FloatType()),
+_OTHERS: dict[str, T.DataType] = {
+    "float": T.FloatType(),
+    "double": T.DoubleType(),
+    "date": T.DateType(),
+    "datetime": T.TimestampNTZType(),
+    "timestamp": T.TimestampType(),
+    "year": T.IntegerType(),
+    "vector": T.ArrayType(T.FloatType()),
 }
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _YEARS = (1901, 2155)
@@ -82,7 +66,7 @@ DATES = frozenset(_DATES)
 """Types whose zero dates are NULL in a mirror."""
 
 
-def spark_type(kind: MySqlType) -> DataType:
+def spark_type(kind: MySqlType) -> T.DataType:
     """The Spark type of a mirror column; STRING if no Delta type holds all values exactly."""
     base = kind.base
     if base in _SIGNED:
@@ -90,19 +74,19 @@ def spark_type(kind: MySqlType) -> DataType:
     if base == "decimal":
         return _decimal(kind.params)
     if base == "bit":
-        return _UINT64 if kind.params and kind.params[0] > 63 else LongType()
+        return _UINT64 if kind.params and kind.params[0] > 63 else T.LongType()
     if base in _BINARY:
-        return BinaryType()
-    return _OTHERS.get(base, StringType())
+        return T.BinaryType()
+    return _OTHERS.get(base, T.StringType())
 
 
-def _decimal(params: tuple[int, ...]) -> DataType:
+def _decimal(params: tuple[int, ...]) -> T.DataType:
     if not params:
         # without a definition, digits and scale are unknown: a guess could round, text is exact
-        return StringType()
+        return T.StringType()
     precision, scale = params[0] or _DEFAULT_DIGITS, params[1] if len(params) > 1 else 0
     # a type from messages may have invalid numbers
-    return DecimalType(precision, scale) if 0 <= scale <= precision <= MAX_DECIMAL_DIGITS else StringType()
+    return T.DecimalType(precision, scale) if 0 <= scale <= precision <= MAX_DECIMAL_DIGITS else T.StringType()
 
 
 def parse_value(text: Column, kind: MySqlType, time_zone: str) -> Column:
@@ -115,23 +99,23 @@ def parse_value(text: Column, kind: MySqlType, time_zone: str) -> Column:
         return _enum_label(text, kind.members)
     if base == "set" and kind.members:
         return _set_labels(text, kind.members)
-    if isinstance(target, StringType):
+    if isinstance(target, T.StringType):
         return _kept_text(text, kind)
-    if isinstance(target, BinaryType):
+    if isinstance(target, T.BinaryType):
         return padded(latin1_bytes(text), kind)
-    if isinstance(target, ArrayType):
+    if isinstance(target, T.ArrayType):
         return _numbers(text, target)
     if base in _DATES:
         return _date(text, base, time_zone)
     return _in_range(_number(text, target), kind)
 
 
-def _number(text: Column, target: DataType) -> Column:
+def _number(text: Column, target: T.DataType) -> Column:
     written = F.when(F.length(text) <= MOST_DIGITS, text)
-    if isinstance(target, DecimalType):
+    if isinstance(target, T.DecimalType):
         # NULL for digits beyond the scale, which a cast would round: the text was written under another definition
         return F.when(written.rlike(rf"^[+-]?\d*(?:\.\d{{0,{target.scale}}}0*)?\z"), written.try_cast(target))
-    if isinstance(target, (FloatType, DoubleType)):
+    if isinstance(target, (T.FloatType, T.DoubleType)):
         # Spark also parses 1.5f, NaN and Infinity, and turns too large numbers into Infinity
         number = written.try_cast(target)
         return F.when(written.rlike(r"^[-+.0-9eE]+\z") & (F.abs(number) < float("inf")), number)
@@ -212,7 +196,7 @@ def _calendar_date(text: Column, base: str) -> Column:
     return F.when(F.substring(text, 1, 4) != "0000", local)
 
 
-def _numbers(text: Column, target: ArrayType) -> Column:
+def _numbers(text: Column, target: T.ArrayType) -> Column:
     """A VECTOR. The pattern rejects what `from_json` accepts: text after the closing bracket, null and NaN."""
     numbers = F.from_json(text, target)
     finite = F.forall(numbers, lambda number: F.abs(number) < float("inf"))
@@ -245,7 +229,7 @@ def _texts(texts: list[str]) -> Column:
     """A constant array of strings."""
     if len(texts) <= _MAX_LITERALS:
         return F.array(*map(F.lit, texts))
-    return F.from_json(F.lit(json.dumps(texts)), ArrayType(StringType()))
+    return F.from_json(F.lit(json.dumps(texts)), T.ArrayType(T.StringType()))
 
 
 _SET_SIZE = 64

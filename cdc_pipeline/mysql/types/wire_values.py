@@ -13,9 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DecimalType, StringType
 
 from cdc_pipeline.mysql.model.table import MySqlType
-from cdc_pipeline.mysql.types.json_documents import is_document
 from cdc_pipeline.mysql.types.spark_types import latin1_bytes, padded, parse_value, spark_type, text_decimal
-from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, decimal_text_of_double, time_text
+from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, decimal_text_of_double, is_document, time_text
 
 Encodings: TypeAlias = "tuple[tuple[str, Mapping[str, str]], ...]"
 """(dialect, encoding per column) for each dialect of the rows; the encodings are those of `wire_value`."""

@@ -18,23 +18,8 @@ from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.writes import append_once
-from cdc_pipeline.sources.capture_files.reading import (
-    MAX_LINE_BYTES,
-    FolderListing,
-    damaged_gzip,
-    list_folder,
-    overlong_line,
-    records,
-)
-from cdc_pipeline.sources.intake import (
-    OffsetRange,
-    distinct_records,
-    has_records_in,
-    new_records,
-    offset_ranges,
-    ranges_and_note,
-    require_readable,
-)
+from cdc_pipeline.sources import intake
+from cdc_pipeline.sources.capture_files import reading
 from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id
 from cdc_pipeline.sources.records import NEW_COLUMNS
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext, SourceFile, digest
@@ -53,7 +38,7 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
     the folder or a file is invalid, LakeError if the lake cannot be written. The lake is then unchanged.
     """
     lake.paths.require_writable(lake.spark)
-    listing = list_folder(folder)
+    listing = reading.list_folder(folder)
     before = newest_batch(lake)
     new = _new_files(lake, listing)
     if not new:
@@ -63,14 +48,14 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
                 f"line is one record as kcat -C -J prints it{_skipped(listing)}"
             )
         return Intake((), (), (), 0, listing.skipped)
-    if (found := overlong_line(new)) is not None:
+    if (found := reading.overlong_line(new)) is not None:
         name, number = found
         raise SourceError(
-            f"line {number} of {name} in {folder!r} is longer than {MAX_LINE_BYTES} bytes. Each line must be one record as "
-            "kcat -C -J prints it. Nothing was ingested"
+            f"line {number} of {name} in {folder!r} is longer than {reading.MAX_LINE_BYTES} bytes. Each line must be one "
+            "record as kcat -C -J prints it. Nothing was ingested"
         )
     with small_query(lake.spark, _max_records(new)):
-        frame = records(lake.spark, new).persist()  # plans the query
+        frame = reading.records(lake.spark, new).persist()  # plans the query
         try:
             records_to_append, ranges, values = _read(lake, frame, folder, new, exists=before > 0)
             note = {
@@ -94,12 +79,12 @@ def _max_records(files: tuple[SourceFile, ...]) -> int:
     return sum(file.size * (_GZIP_RATIO if file.path.endswith(".gz") else 1) for file in files) // _SHORT_LINE
 
 
-def listing_digest(listing: FolderListing) -> str:
+def listing_digest(listing: reading.FolderListing) -> str:
     """A hash of the files' paths, sizes and times: equal while the folder is unchanged."""
     return digest(*(f"{file.path} {file.size} {file.modified_ms}" for file in listing.files))
 
 
-def _new_files(lake: Lake, listing: FolderListing) -> tuple[SourceFile, ...]:
+def _new_files(lake: Lake, listing: reading.FolderListing) -> tuple[SourceFile, ...]:
     """Files that no decoded batch has read with this size and time. A file that has grown is read again as a whole."""
     batches = read_rows(lake, "batches", columns=["files"])
     known = {SourceFile(**file) for batch in batches for file in batch["files"]}
@@ -107,13 +92,8 @@ def _new_files(lake: Lake, listing: FolderListing) -> tuple[SourceFile, ...]:
 
 
 def _read(
-    lake: Lake,
-    frame: DataFrame,
-    folder: str,
-    files: tuple[SourceFile, ...],
-    *,
-    exists: bool,
-) -> tuple[DataFrame, tuple[OffsetRange, ...], dict[str, bool]]:
+    lake: Lake, frame: DataFrame, folder: str, files: tuple[SourceFile, ...], *, exists: bool
+) -> tuple[DataFrame, tuple[intake.OffsetRange, ...], dict[str, bool]]:
     """`_new_records`, with Spark's errors converted to SourceError or TransientError. Reads all files into the cache."""
     try:
         return _new_records(lake, frame, folder, exists=exists)
@@ -121,7 +101,7 @@ def _read(
         # a damaged table would be a file of the folder
         if (fault := to_lake_error(error)) is not None and not isinstance(fault, LakeError):
             raise fault from error
-        if name := damaged_gzip(files):
+        if name := reading.damaged_gzip(files):
             raise SourceError(
                 f"{name} in {folder!r} is truncated or damaged: it is not complete gzip data. Nothing was ingested"
             ) from error
@@ -130,24 +110,24 @@ def _read(
 
 def _new_records(
     lake: Lake, frame: DataFrame, folder: str, *, exists: bool
-) -> tuple[DataFrame, tuple[OffsetRange, ...], dict[str, bool]]:
+) -> tuple[DataFrame, tuple[intake.OffsetRange, ...], dict[str, bool]]:
     """The records that the lake does not have, their ranges, and the fields of the note (`intake.ranges_and_note`).
 
     `exists`: whether `raw_topic_snapshot` exists.
     """
-    require_readable(frame, f"the capture folder {folder!r}")
-    ranges, values = ranges_and_note(frame)
-    distinct = distinct_records(frame)
+    intake.require_readable(frame, f"the capture folder {folder!r}")
+    ranges, values = intake.ranges_and_note(frame)
+    distinct = intake.distinct_records(frame)
     if not exists or not ranges:
         return distinct, ranges, values
     raw = lake.read("raw_topic_snapshot")
-    if not has_records_in(raw, ranges):
+    if not intake.has_records_in(raw, ranges):
         return distinct, ranges, values
-    new = new_records(distinct, raw, ranges)
-    return new, offset_ranges(new), values
+    new = intake.new_records(distinct, raw, ranges)
+    return new, intake.offset_ranges(new), values
 
 
-def _skipped(listing: FolderListing) -> str:
+def _skipped(listing: reading.FolderListing) -> str:
     if not listing.skipped:
         return ""
     return f". Skipped files, whose first line is not a record: {', '.join(listing.skipped)}"
@@ -171,17 +151,12 @@ class CaptureFiles:
     def secrets(self) -> tuple[str, ...]:
         return ()
 
-    def ingest(
-        self,
-        lake: Lake,
-        run: RunContext,
-        until: Mapping[str, Mapping[str, int]] | None = None,
-    ) -> Intake:
+    def ingest(self, lake: Lake, run: RunContext, until: Mapping[str, Mapping[str, int]] | None = None) -> Intake:
         """Ingests all new files as one batch. Ignores `until`: the run uses the current listing, not the sensor's."""
         return ingest_new_files(lake, self.path, run.run_id)
 
     def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
-        listing = list_folder(self.path)
+        listing = reading.list_folder(self.path)
         if not listing.files:
             return NoNewRecords(f"there are no capture files in {self.path!r} yet")
         range_id = listing_digest(listing)

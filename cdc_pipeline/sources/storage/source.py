@@ -24,6 +24,7 @@ from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import raw_app_id
 from cdc_pipeline.sources.records import NEW_COLUMNS
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext, SourceFile
+from cdc_pipeline.sources.storage import reading
 from cdc_pipeline.sources.storage.batches import (
     Progress,
     file_blocking_checkpoint,
@@ -43,15 +44,6 @@ from cdc_pipeline.sources.storage.folder import (
     read_error,
 )
 from cdc_pipeline.sources.storage.layout import CLOSES_MS, FILE, METADATA, StorageFile
-from cdc_pipeline.sources.storage.reading import (
-    ReadFile,
-    blocks_by_path,
-    is_complete,
-    known_lines,
-    one_record,
-    read_lines,
-    records,
-)
 
 MAX_BYTES = 256 << 20
 """Default of `max_bytes_per_batch`, in bytes: four files of the sink's default size. A batch is cached while it is written,
@@ -82,12 +74,7 @@ class TicdcStorage:
     def secrets(self) -> tuple[str, ...]:
         return ()
 
-    def ingest(
-        self,
-        lake: Lake,
-        run: RunContext,
-        until: Mapping[str, Mapping[str, int]] | None = None,
-    ) -> Intake:
+    def ingest(self, lake: Lake, run: RunContext, until: Mapping[str, Mapping[str, int]] | None = None) -> Intake:
         """Ingests all new files in one or more batches, and the checkpoint in the last one. Ignores `until`."""
         lake.paths.require_writable(lake.spark)
         folder = local_or_hadoop(lake.spark, self.path)
@@ -158,7 +145,7 @@ class _FolderIngest:
             self._append([], None, rewritten, last=last)
             return
         try:
-            lines = read_lines(self.lake.spark, self.folder.root, chunk).persist()
+            lines = reading.read_lines(self.lake.spark, self.folder.root, chunk).persist()
         except (PySparkException, Py4JJavaError) as error:
             raise read_error(self.folder.root, error) from error
         try:
@@ -166,28 +153,28 @@ class _FolderIngest:
         finally:
             lines.unpersist()
 
-    def _read(self, lines: DataFrame, chunk: tuple[StorageFile, ...]) -> list[ReadFile]:
+    def _read(self, lines: DataFrame, chunk: tuple[StorageFile, ...]) -> list[reading.ReadFile]:
         """`_complete_files`, with Spark's errors converted by `read_error`. Reads every file to its end."""
         try:
             return self._complete_files(lines, chunk)
         except (PySparkException, Py4JJavaError) as error:
             raise read_error(self.folder.root, error) from error
 
-    def _complete_files(self, lines: DataFrame, chunk: tuple[StorageFile, ...]) -> list[ReadFile]:
-        found = blocks_by_path(lines, self.folder.root)
+    def _complete_files(self, lines: DataFrame, chunk: tuple[StorageFile, ...]) -> list[reading.ReadFile]:
+        found = reading.blocks_by_path(lines, self.folder.root)
         complete: list[StorageFile] = []
         for file in chunk:
             _, blocks = found.get(file.path, ("", ()))
-            (complete if is_complete(file, blocks) else self.incomplete).append(file)
+            (complete if reading.is_complete(file, blocks) else self.incomplete).append(file)
         sizes = {found[file.path][0]: self.before.files[file.path].size for file in complete if self._has_grown(file)}
-        known = known_lines(lines, sizes)
-        return [ReadFile(file, *found[file.path], known.get(found[file.path][0], 0)) for file in complete]
+        known = reading.known_lines(lines, sizes)
+        return [reading.ReadFile(file, *found[file.path], known.get(found[file.path][0], 0)) for file in complete]
 
     def _has_grown(self, file: StorageFile) -> bool:
         return file.path in self.before.files and self.before.files[file.path].size > 0
 
     def _append(
-        self, read: list[ReadFile], lines: DataFrame | None, rewritten: tuple[StorageFile, ...], *, last: bool
+        self, read: list[reading.ReadFile], lines: DataFrame | None, rewritten: tuple[StorageFile, ...], *, last: bool
     ) -> None:
         self._without_tso = self._without_tso or any(file.without_tso for file in read)
         checkpoint = self._new_checkpoint() if last else None
@@ -196,12 +183,12 @@ class _FolderIngest:
         batch_id = self.before.batch_id + len(self.batches) + 1
         first, frames = self._next, []
         if read and lines is not None:
-            frames.append(records(lines, read, self.source.name, first))
+            frames.append(reading.records(lines, read, self.source.name, first))
             self._next += sum(file.new_lines for file in read)
         if checkpoint is not None:
             headers = {FILE: METADATA, **({CLOSES_MS: "true"} if self._without_tso else {})}
             record = (self.source.name, self._next, checkpoint.text, checkpoint.modified_ms, headers)
-            frames.append(one_record(self.lake.spark, *record))
+            frames.append(reading.one_record(self.lake.spark, *record))
             self._next += 1
             self._checkpoint = checkpoint.tso
         span = OffsetRange(self.source.name, 0, first, self._next - 1, self._next - first)

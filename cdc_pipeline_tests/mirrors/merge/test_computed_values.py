@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.assets.catalog import catalog_entries
-from cdc_pipeline.assets.nodes import mirror_lineage
+from cdc_pipeline.assets.nodes import catalog_entries, mirror_lineage
 from cdc_pipeline.lake.catalog import CatalogColumn
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake

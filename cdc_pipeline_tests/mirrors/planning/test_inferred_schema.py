@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,14 +13,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.message_types import MessageTypes
-from cdc_pipeline.gaps import gap_texts
+from cdc_pipeline.gaps import GapKind, gap_texts
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.state import UNSEEN_START, MirrorState
-from cdc_pipeline.mirrors.planning.inferred_schema import inferred_schema, widened_schema
+from cdc_pipeline.mirrors.planning.inferred_schema import (
+    filtered_columns,
+    inferred_schema,
+    unsure_update_gaps,
+    widened_schema,
+)
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
-from cdc_pipeline.mysql.model.table import Column, TableName, TableSchema
+from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, row
 
@@ -260,3 +266,49 @@ def test_a_new_column_whose_name_parquet_cannot_hold(spark: SparkSession, paths:
         ingest(spark, paths, tmp_path / "captures", run_id=str(place))
     mirror = spark.read.format("delta").load(paths.mirror(TableName("db", "t")))
     assert sorted(map(tuple, mirror.select("id", "`a b`").collect())) == [("1", None), ("2", "x")]
+
+
+_INT = MySqlType("int")
+_SCHEMA = TableSchema(
+    (
+        Column("id", _INT, nullable=False),
+        Column("v", _INT),
+        Column("memo", MySqlType("text")),
+        Column("sum", _INT, generated="virtual"),
+    ),
+    ("id",),
+)
+_ALL = ("id", "v", "memo", "sum")
+_UPDATE = RowGroup(TableName("db", "t"), 0, ("ID", "v"), ("id",), 3, "canal", True, (1, "t", 0, 0))
+_INSERT = replace(_UPDATE, is_insert=True)
+_MINIMAL = replace(_UPDATE, columns=("v",), key_names=(), bare_updates=3)
+_BARE = replace(_UPDATE, bare_updates=1)
+
+
+@pytest.mark.parametrize(
+    ("groups", "first", "columns"),
+    [
+        ((_INSERT, _UPDATE), True, ["memo"]),
+        ((_UPDATE,), False, []),
+        ((_UPDATE, _BARE), False, ["memo"]),
+        ((_INSERT,), True, []),
+        ((_INSERT, _MINIMAL), True, []),
+        ((_MINIMAL,), False, []),
+        ((_UPDATE, replace(_INSERT, columns=_ALL)), True, []),
+        ((replace(_UPDATE, columns=_ALL),), True, []),
+        ((replace(_UPDATE, dialect="ticdc"),), True, []),
+        ((replace(_UPDATE, dialect="dataworks", bare_updates=3),), True, []),
+        ((replace(_UPDATE, handle_key_only=True),), True, []),
+    ],
+)
+def test_filtered_columns(groups: tuple[RowGroup, ...], first: bool, columns: list[str]) -> None:
+    assert [column.name for column in filtered_columns(_SCHEMA, ("id",), groups, first=first)] == columns
+    assert filtered_columns(_SCHEMA, (), groups, first=first) == []
+
+
+def test_unsure_updates_are_counted() -> None:
+    groups = [replace(_UPDATE, unsure_updates=number) for number in (0, 2, 3)]
+    (gap,) = unsure_update_gaps(groups)
+    assert gap.kind == GapKind.UNSURE_UPDATES
+    assert str(gap).startswith("5 UPDATE(s)")
+    assert unsure_update_gaps(groups[:1]) == ()

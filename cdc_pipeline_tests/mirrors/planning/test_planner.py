@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.mirrors.planning import alter_planner, plan_draft
+from cdc_pipeline.mirrors.planning import alter_planner, inferred_schema
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner, plan_tables
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
@@ -17,7 +17,7 @@ from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
 
-_ROWS, _STATEMENT = (plan_draft, "partial_columns"), (alter_planner, "altered")
+_ROWS, _STATEMENT = (inferred_schema, "partial_columns"), (alter_planner, "altered")
 
 
 def _planned(*statements: str) -> CutPlan:

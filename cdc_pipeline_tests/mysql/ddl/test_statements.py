@@ -1,10 +1,10 @@
-"""Events of `ddl_history`: DDL of other databases, and the key of a created table."""
+"""Events of `ddl_history`: DDL of other databases, the key of a created table, and statements as messages show them."""
 
 from __future__ import annotations
 
 import pytest
 
-from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, event_changes
+from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, event_changes, without_literals
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, NotSupported
 from cdc_pipeline.mysql.model.table import TableName
 
@@ -51,3 +51,50 @@ def test_the_handle_key_of_ticdc(sql: str, key: tuple[str, ...]) -> None:
     (change,) = event_changes(DDL_EVENT, "d", "t", sql)
     assert isinstance(change, CreateTable)
     assert change.schema.row_key == key
+
+
+@pytest.mark.parametrize(
+    ("statement", "shown"),
+    [
+        ("ALTER TABLE `t 12` ADD c INT DEFAULT 5", "ALTER TABLE `t 12` ADD c INT DEFAULT …"),
+        ("ALTER TABLE t\n  ADD c TEXT\tDEFAULT 'a@b.org'", "ALTER TABLE t ADD c TEXT DEFAULT '…'"),
+        ("x 'it''s', \"q\"\"r\" y", "x '…', \"…\" y"),
+        ("ADD `it's` INT DEFAULT 'v'", "ADD `it's` INT DEFAULT '…'"),
+        # comments
+        ("-- it's\nALTER TABLE t ADD c varchar(9) DEFAULT 'secret'", "ALTER TABLE t ADD c varchar(9) DEFAULT '…'"),
+        ("# it's secret\nDROP TABLE t", "DROP TABLE t"),
+        ("ALTER TABLE t /* don't */ COMMENT 'secret'", "ALTER TABLE t COMMENT '…'"),
+        (
+            "ALTER TABLE t COMMENT '-- x', ALGORITHM = INPLACE -- secret",
+            "ALTER TABLE t COMMENT '…', ALGORITHM = INPLACE",
+        ),
+        ("ADD c TEXT DEFAULT '#', DROP d", "ADD c TEXT DEFAULT '…', DROP d"),
+        ("ALTER TABLE t /*!99999 don't */ COMMENT 'secret' /*!99999 won't */", "ALTER TABLE t …"),
+        ("ALTER TABLE t /* secret", "ALTER TABLE t …"),
+        # numbers
+        ("ADD c BIGINT(20) DEFAULT 4111111111111111", "ADD c BIGINT(20) DEFAULT …"),
+        (
+            "ADD c DECIMAL(10, 2) DEFAULT -4.50, ADD t2 DATETIME(6)",
+            "ADD c DECIMAL(10, 2) DEFAULT -…, ADD t2 DATETIME(6)",
+        ),
+        (
+            "DEFAULT 0x736563726574, DEFAULT x'73', DEFAULT b'01', DEFAULT 0b1",
+            "DEFAULT …, DEFAULT x'…', DEFAULT b'…', DEFAULT …",
+        ),
+        ("VALUES LESS THAN (77), VALUES IN (1,.5,1e9)", "VALUES LESS THAN (…), VALUES IN (…,…,…)"),
+        ("DEFAULT (char(115, 101))", "DEFAULT (char(…, …))"),
+        ("DROP TABLE 2024_orders, db.t2024", "DROP TABLE 2024_orders, db.t2024"),
+        # where a literal ends is not clear
+        ("ALTER TABLE t ADD c TEXT DEFAULT 'C:\\' COMMENT 'secret'", "ALTER TABLE t …"),
+        ("ALTER TABLE t ADD c TEXT DEFAULT 'it\\'s'", "ALTER TABLE t …"),
+        ("ALTER TABLE t DEFAULT 'not closed", "ALTER TABLE t …"),
+        ("DEFAULT 'not closed\\", "DEFAULT …"),
+        ("DEFAULT 4111 'not closed", "DEFAULT …"),
+        ("ALTER TABLE `t", "ALTER TABLE `t …"),
+        ("a" * 300, "a" * 199 + "…"),
+        ("DEFAULT '" + "secret" * 100 + "'", "DEFAULT '…'"),
+        ("", ""),
+    ],
+)
+def test_text_without_literals(statement: str, shown: str) -> None:
+    assert without_literals(statement) == shown

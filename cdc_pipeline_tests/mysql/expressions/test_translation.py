@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
-from cdc_pipeline.mysql.expressions.text_sizes import MAX_MADE_BYTES
 from cdc_pipeline.mysql.expressions.translation import (
+    MAX_MADE_BYTES,
     ExpressionError,
     Now,
     SparkExpression,

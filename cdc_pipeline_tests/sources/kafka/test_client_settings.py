@@ -20,8 +20,7 @@ from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import KafkaSource
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.broker import Broker
-from cdc_pipeline.sources.kafka.client_settings import ClientSettings
-from cdc_pipeline.sources.kafka.secret_text import SecretText, is_secret, secret_forms
+from cdc_pipeline.sources.kafka.client_settings import ClientSettings, SecretText, is_secret, secret_forms
 from cdc_pipeline.spark.jvm import jvm
 from cdc_pipeline_tests.local_kafka.certificates import Certificates, create_certificates
 

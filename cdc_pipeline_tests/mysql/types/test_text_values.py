@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdc_pipeline.mysql.types.json_documents import document, is_document
+from cdc_pipeline.mysql.types.text_values import document, is_document
 
 _LONG = "k" * 60_000
 _VALID = [

@@ -5,8 +5,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
-from cdc_pipeline.mysql.types.charsets import charset_of_column
-from cdc_pipeline.mysql.types.damaged_text import damaged_text
+from cdc_pipeline.mysql.types.charsets import charset_of_column, damaged_text
 
 # ---- (column type, character set of the table) → character set of the column
 
