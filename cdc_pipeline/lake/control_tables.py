@@ -240,21 +240,23 @@ def _open(path: str) -> DeltaTable | None:
     table, commit = handles.pop(path, (None, None))
     try:
         # another table may have taken its place
-        if table is None or commit != _newest_commit(table, path):
-            table = DeltaTable(path)
-        else:
+        if table is not None and commit == _newest_commit(table, path):
             table.update_incremental()
-        handles[path] = table, _newest_commit(table, path)
+        else:
+            table = DeltaTable(path)
     except TableNotFoundError:
         return None
-    except FileNotFoundError:  # the commit has left the log
-        return DeltaTable(path)
+    if (commit := _newest_commit(table, path)) is not None:
+        handles[path] = table, commit
     return table
 
 
-def _newest_commit(table: DeltaTable, path: str) -> tuple[int, ...]:
-    """Identifies the file of the commit."""
-    found = Path(path, "_delta_log", f"{table.version():020}.json").stat()
+def _newest_commit(table: DeltaTable, path: str) -> tuple[int, ...] | None:
+    """Identifies the file of the commit; None if it has left the log."""
+    try:
+        found = Path(path, "_delta_log", f"{table.version():020}.json").stat()
+    except FileNotFoundError:
+        return None
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
