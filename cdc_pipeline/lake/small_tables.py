@@ -98,25 +98,19 @@ class SmallTable:
         file = Path(self.path, f"part-00000-{uuid.uuid4()}-c000.zstd.parquet")
         transaction = Transaction(commit.app_id, commit.version, now_ms)
         note = {"userMetadata": commit.note_json}
+        if len(rows):
+            pq.write_table(rows, file, compression="zstd")
+            # no bounds: delta-rs and Arrow have none for some types that Spark would trust, and one small file is read
+            stats = json.dumps({"numRecords": len(rows)})
+            added.append(AddAction(file.name, file.stat().st_size, {}, now_ms, True, stats))
+        # A file that is not committed remains until VACUUM: an error may come from what delta-rs does after its commit
+        properties = CommitProperties(custom_metadata=note, max_commit_retries=0, app_transactions=[transaction])
         try:
-            if len(rows):
-                pq.write_table(rows, file, compression="zstd")
-                # no bounds: delta-rs and Arrow have none for some types that Spark would trust, and one small file is read
-                stats = json.dumps({"numRecords": len(rows)})
-                added.append(AddAction(file.name, file.stat().st_size, {}, now_ms, True, stats))
             self._opened.create_write_transaction(
-                added,
-                "overwrite",
-                self._opened.schema(),
-                commit_properties=CommitProperties(
-                    custom_metadata=note, max_commit_retries=0, app_transactions=[transaction]
-                ),
+                added, "overwrite", self._opened.schema(), commit_properties=properties
             )
-        except BaseException as error:
-            file.unlink(missing_ok=True)
-            if isinstance(error, CommitFailedError):
-                raise changed from error
-            raise
+        except CommitFailedError as error:
+            raise changed from error
         note_foreign_commit(self.path)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import deltalake
 import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +88,24 @@ def test_a_commit_is_made_once(spark: SparkSession, table: str) -> None:
     empty = open_small_table(table)
     assert empty is not None
     assert (len(empty.rows), empty.count_rows()) == (0, 0)
+
+
+def test_an_error_after_the_commit_leaves_the_file(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a full disk when delta-rs writes a checkpoint."""
+    commit = deltalake.DeltaTable.create_write_transaction
+
+    def commit_and_fail(*args: Any, **options: Any) -> None:
+        commit(*args, **options)
+        raise OSError("no space left")
+
+    small = open_small_table(table)
+    assert small is not None
+    monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", commit_and_fail)
+    with pytest.raises(OSError, match="no space"):
+        small.replace(small.rows.slice(0, 3), _commit(4))
+    found = open_small_table(table)
+    assert found is not None
+    assert len(found.rows) == 3
 
 
 def test_deletion_vectors_and_columns_that_older_files_lack(spark: SparkSession, table: str) -> None:
