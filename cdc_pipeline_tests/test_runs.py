@@ -68,7 +68,7 @@ def test_tags_of_every_job(tmp_path: Path) -> None:
     }
     for name, tags in found.items():
         # a run that follows ends its last batch after its 30 minutes
-        limit = "2700" if name == "p_follow" else "900"
+        limit = "18900" if name == "p_follow" else "900"
         assert (tags["cdc/pipeline"], tags["dagster/max_runtime"]) == ("p", limit)
     assert not any("dagster/max_runtime" in tags for tags in _tags(tmp_path, None).values())
 
