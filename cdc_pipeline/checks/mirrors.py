@@ -90,11 +90,12 @@ def keys_hold_result(lake: Lake, report: CutReport, scope: KeysToCheck, key: dg.
 
 
 def _check_mirror(spark: SparkSession, entry: MirrorEntry, scope: KeysToCheck, since: int | None) -> _Checked:
-    name, table = str(entry.name), table_state(spark, entry.path)
+    name, small = str(entry.name), open_small_table(entry.path)
+    table = table_state(spark, entry.path) if small is None else small.state
     columns = () if table is None else MirrorState.from_properties(table.properties).key_columns(scope.declared)
     if table is None or not columns:
         return _Checked(name, "tables without a key")
-    if table.version == entry.version and entry.rows <= scope.most_rows and (small := open_small_table(entry.path)):
+    if small is not None and table.version == entry.version and entry.rows <= scope.most_rows:
         live = small.rows.filter(pc.invert(small.rows[DELETED])) if entry.keeps_deleted else small.rows
         return _checked(name, "all rows", _broken_in(live, columns))
     # Delta has the newest snapshot in memory, but computes that of a version from the log

@@ -15,13 +15,12 @@ import contextlib
 import functools
 import operator
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from pyarrow import compute as pc
 from pyarrow.dataset import FileSystemDataset, ParquetFileFormat  # type: ignore[import-untyped]
@@ -30,7 +29,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.lake.delta import Commit, committed_version
+from cdc_pipeline.lake.delta import Commit, commit_properties, committed_version
 from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.faults import damaged_table
 from cdc_pipeline.lake.file_statistics import OPERATORS, Condition, list_files, list_own_files
@@ -270,8 +269,7 @@ def _write(lake: Lake, table: str, rows: pa.Table, commit: Commit, mode: _Mode) 
 
 
 def _commit_rows(path: str, rows: pa.Table, commit: Commit, mode: _Mode) -> None:
-    transaction = Transaction(commit.app_id, commit.version, time.time_ns() // 1_000_000)
-    properties = CommitProperties(custom_metadata={"userMetadata": commit.note_json}, app_transactions=[transaction])
+    properties = commit_properties(commit)
     for _ in range(_MOST_CONFLICTS):
         opened = _open(path)
         stored = None if opened is None else opened.transaction_version(commit.app_id)

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import delta.exceptions
+from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -91,15 +93,26 @@ def table_state(spark: SparkSession, path: str, at: int | None = None) -> TableS
     """The state of the table at `path`, of its version `at` or of the newest; None if there is no table."""
     # without a checksum Spark reads the log in a job
     if at is None and not has_checksum(path) and (opened := open_local_table(path)) is not None:
-        settings = opened.metadata().configuration
-        properties = {name: value for name, value in settings.items() if value is not None}
-        return TableState(opened.version(), spark_schema(opened), properties)
+        return state_of(opened)
     snapshot = snapshot_of(spark, path) if at is None else snapshot_at(spark, path, at)
     version: int = snapshot.version()
     if version < 0:
         return None
     metadata = json.loads(snapshot.metadata().json())["metaData"]
     return TableState(version, StructType.fromJson(json.loads(metadata["schemaString"])), metadata["configuration"])
+
+
+def state_of(table: DeltaTable) -> TableState:
+    """The state of a table that delta-rs has opened."""
+    properties = {name: value for name, value in table.metadata().configuration.items() if value is not None}
+    return TableState(table.version(), spark_schema(table), properties)
+
+
+def commit_properties(commit: Commit, *, most_retries: int | None = None) -> CommitProperties:
+    """The pair and the note of the commit, for delta-rs, which does not skip a commit whose pair it has."""
+    transaction = Transaction(commit.app_id, commit.version, time.time_ns() // 1_000_000)
+    note = {"userMetadata": commit.note_json}
+    return CommitProperties(custom_metadata=note, max_commit_retries=most_retries, app_transactions=[transaction])
 
 
 def row_count(spark: SparkSession, path: str) -> int:

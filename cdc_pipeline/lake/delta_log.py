@@ -124,8 +124,8 @@ def file_retention_hours(spark: SparkSession, path: str) -> float:
     return milliseconds / 3_600_000
 
 
-def note_foreign_commit(path: str) -> None:
-    """Call it after a commit to the table without Spark: Delta's cached snapshot does not have it."""
+def note_commit_of_delta_rs(path: str) -> None:
+    """Call it after a commit of delta-rs to the table: Delta's cached snapshot does not have it."""
     _COMMITTED_BY_DELTA_RS.add(path)
 
 

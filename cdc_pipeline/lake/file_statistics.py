@@ -118,8 +118,11 @@ def find_batch_files(path: str, first: int, last: int, above: Mapping[str, int])
     if table is None:
         return None
     of_batches: list[Condition] = [("batch_id", ">=", first), ("batch_id", "<=", last)]
-    listed = list_own_files(table, of_batches, [(column, ">", bound) for column, bound in above.items()])
-    schema = spark_schema(table)
+    try:
+        listed = list_own_files(table, of_batches, [(column, ">", bound) for column, bound in above.items()])
+        schema = spark_schema(table)
+    except (DeltaError, OSError):
+        return None  # Delta's own error says what is wrong
     if listed is None:
         return None
     files = listed.to_pylist()

@@ -1,8 +1,8 @@
 """Small Delta tables in local folders, which the driver rewrites as a whole: Arrow has the rows, delta-rs commits them.
 
-A MERGE into a table of one file costs 800 CPU-ms, of which its tasks take 90; this costs 20. Delta's log is the same, but
-delta-rs writes no checksum file beside its commits. So what the driver asks of such a table it asks delta-rs: for Spark
-each answer would be a job. See docs/adr/0016.
+A MERGE into a table of one file takes 800 ms of CPU, most of it for planning; a rewrite takes 20. delta-rs writes no
+checksum file beside its commits, so Spark would need a job to read the state of such a table: the driver asks delta-rs.
+See docs/adr/0016.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import compute as pc
 from pyarrow import parquet as pq
 
 from cdc_pipeline.errors import TransientError
-from cdc_pipeline.lake.delta import Commit
-from cdc_pipeline.lake.delta_log import note_foreign_commit
+from cdc_pipeline.lake.delta import Commit, TableState, commit_properties, state_of
+from cdc_pipeline.lake.delta_log import note_commit_of_delta_rs
 from cdc_pipeline.lake.faults import damaged_table
 from cdc_pipeline.lake.file_statistics import open_local_table
 
@@ -45,22 +45,26 @@ class SmallTable:
     _files: pa.Table
     """`get_add_actions`."""
 
+    @property
+    def state(self) -> TableState:
+        return state_of(self._opened)
+
     @cached_property
     def rows(self) -> pa.Table:
         """All rows, in the table's columns. Raises LakeError if a file is missing or damaged."""
         schema = pa.schema(self._opened.schema().to_arrow())
         schema = pa.schema([field.with_nullable(True) for field in schema])
-        masks = self._masks()
         names = map(unquote, self._files["path"].to_pylist())
-        parts = [self._read(name, schema, masks.get(name)) for name in names]
+        parts = [self._read(name, schema, self._masks.get(name)) for name in names]
         return pa.concat_tables([schema.empty_table(), *parts])
 
     def count_rows(self, without: str | None = None) -> int:
         """The number of rows, without those for which the boolean column `without` is true."""
-        if without is None and not self._masks():
+        if without is None and not self._masks:
             return sum(self._files["num_records"].to_pylist())
         return len(self.rows) - (pc.sum(self.rows[without]).as_py() or 0 if without else 0)
 
+    @cached_property
     def _masks(self) -> dict[str, pa.Array]:
         """File → which of its rows are left, for the files with a deletion vector."""
         if "deletionVectors" not in (self._opened.protocol().reader_features or ()):
@@ -96,22 +100,20 @@ class SmallTable:
             raise changed
         now_ms, added = time.time_ns() // 1_000_000, list[AddAction | RemoveAction]()
         file = Path(self.path, f"part-00000-{uuid.uuid4()}-c000.zstd.parquet")
-        transaction = Transaction(commit.app_id, commit.version, now_ms)
-        note = {"userMetadata": commit.note_json}
+        properties = commit_properties(commit, most_retries=0)
         if len(rows):
             pq.write_table(rows, file, compression="zstd")
             # no bounds: delta-rs and Arrow have none for some types that Spark would trust, and one small file is read
             stats = json.dumps({"numRecords": len(rows)})
             added.append(AddAction(file.name, file.stat().st_size, {}, now_ms, True, stats))
         # A file that is not committed remains until VACUUM: an error may come from what delta-rs does after its commit
-        properties = CommitProperties(custom_metadata=note, max_commit_retries=0, app_transactions=[transaction])
         try:
             self._opened.create_write_transaction(
                 added, "overwrite", self._opened.schema(), commit_properties=properties
             )
         except CommitFailedError as error:
             raise changed from error
-        note_foreign_commit(self.path)
+        note_commit_of_delta_rs(self.path)
 
 
 def open_small_table(path: str) -> SmallTable | None:

@@ -47,7 +47,6 @@ class CutRows:
     - `doubts`: a gap for each statement whose order against some rows is unknown; set by planning only
     - `gaps`: of tables with rows that may be copies
     - `counted`: how many `delivered` has, and Kafka's timestamp of the newest; None if planning has not seen it
-
     - `text_bytes`: the size of the texts of `changes`; None if planning has not asked for it
 
     `log` is `change_log` with the names of mirrors, `inside` its rows in the window. `columns_of`: given while planning.

@@ -260,11 +260,12 @@ class CutExecution:
 def mirror_entry(lake: Lake, name: TableName) -> MirrorEntry | None:
     """The mirror as it is now; None if there is none of that name."""
     path = lake.paths.mirror(name)
-    table = table_state(lake.spark, path)
+    small = open_small_table(path)
+    table = table_state(lake.spark, path) if small is None else small.state
     if table is None:
         return None
     state = MirrorState.from_properties(table.properties)
-    if (small := open_small_table(path)) is not None:
+    if small is not None:
         rows = small.count_rows(DELETED if state.has_soft_delete else None)
     elif state.has_soft_delete:
         rows = live_rows(lake.read_path(path), keeps_deleted=True).count()

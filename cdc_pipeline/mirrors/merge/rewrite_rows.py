@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import compute as pc
 
 from cdc_pipeline.mirrors.merge.merge_rows import Merged
-from cdc_pipeline.mirrors.merge.small_rows import StepRows
+from cdc_pipeline.mirrors.merge.small_rows import StepRows, as_flags
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 
 _Indexes = npt.NDArray[np.int64]
@@ -23,18 +23,18 @@ class Rewritten:
     """All rows of the mirror, in its columns."""
     merged: Merged
     unknown: int = 0
-    """Updated rows that lack columns which `named` does not have, and were not in the mirror under their key."""
+    """How many rows were updated without one of the `absent` columns and were not in the mirror under their key."""
 
 
 def rewrite_keyed(
     old: pa.Table, rows: StepRows, state: MirrorState, key: Sequence[str], absent: Sequence[str]
 ) -> Rewritten:
-    """As `merge_rows.merge_keyed`. `absent`: columns for which rows without them are counted as `unknown`."""
+    """As `merge_rows.merge_keyed`. `absent`: columns that some rows lack, for `Rewritten.unknown`."""
     new = _in_columns_of(old, rows, state)
     match = _matches(old.select(key), new.select(key))
     keeps_deleted = state.has_soft_delete
     deleted, update_only, moved = (rows.flag(name) for name in ("deleted", "update_only", "moved"))
-    was_deleted = _flag(old[DELETED]) if keeps_deleted else np.zeros(len(old), dtype=bool)
+    was_deleted = as_flags(old[DELETED]) if keeps_deleted else np.zeros(len(old), dtype=bool)
     places = np.flatnonzero(match >= 0)
     matching = match[places]
     is_matched, was_live = np.zeros(len(new), dtype=bool), np.zeros(len(new), dtype=bool)
@@ -78,7 +78,7 @@ def rewrite_keyless(old: pa.Table, rows: StepRows, state: MirrorState) -> Rewrit
     removals = np.flatnonzero(delta < 0)
     match = _matches(old.select(images), new.select(images).take(removals))
     if state.has_soft_delete:
-        match[_flag(old[DELETED])] = -1
+        match[as_flags(old[DELETED])] = -1
     places = np.flatnonzero(match >= 0)
     # the oldest of equal rows goes first, and NULL is older than any value
     ages = zip(*(old[name].take(places).to_pylist() for name in state.metadata), strict=True)
@@ -114,10 +114,6 @@ def _source_of(name: str, rows: StepRows, state: MirrorState) -> pa.ChunkedArray
 
 def _with(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
     return table.set_column(table.column_names.index(name), table.schema.field(name), values)
-
-
-def _flag(values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    return np.asarray(values.to_numpy(), dtype=bool)
 
 
 def _matches(old: pa.Table, new: pa.Table) -> _Indexes:

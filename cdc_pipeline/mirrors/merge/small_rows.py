@@ -65,7 +65,7 @@ class StepRows:
         return len(self.values)
 
     def flag(self, name: str) -> _Flags:
-        return np.asarray(self.flags[name].to_numpy(), dtype=bool)
+        return as_flags(self.flags[name])
 
     def has(self, name: str) -> _Flags:
         """As `has_<i>` of `typed_rows`."""
@@ -96,6 +96,10 @@ class StepRows:
             "key_only": len(since),
             "first_key_only": since[0] if since else None,
         }
+
+
+def as_flags(values: pa.ChunkedArray) -> _Flags:
+    return np.asarray(values.to_numpy(), dtype=bool)
 
 
 def small_steps(paths: LakePaths, steps: Sequence[Step], row_sets: Mapping[int, RowSet]) -> dict[int, ApplyRows]:
