@@ -5,7 +5,7 @@ A new delivery starts
 - where the stream steps back: a table of TiCDC by `commit_ts`, a partition of Canal by `at`, if it resends with the `ts` of
   the first sending (alibaba/canal#4839). It ends where the records are newer than all before it;
 - where Canal's batch numbers start again along `ts` (canal-facts 3, 51), over all partitions of a topic. Without batch
-  numbers `es` steps back there;
+  numbers `es` steps back there, with a newer `ts`;
 - with the first TSO, which TiCDC sends after a restart with `enable-tidb-extension`;
 - after a pause of a second inside one commit of TiCDC (ticdc-facts §10), or inside one batch number of Canal, which may have
   restarted in its first batch. Nothing else shows whether such a pause is a restart, so it counts in `pauses`.
@@ -73,7 +73,6 @@ def with_deliveries(records: DataFrame) -> DataFrame:
         {
             "steps_back": F.col("at") < previous["at"],
             "newest": F.max("at").over(before),
-            "es_steps_back": canal & ~is_numbered & (F.col("commit_ts") < previous["commit_ts"]),
             "pause": same_commit & (waited >= RESTART_MS),
             "wait": same_commit & (waited >= WAIT_MS),
             "is_behind": F.coalesce(canal & (F.col("commit_ts") < F.max("commit_ts").over(before)), F.lit(False)),
@@ -82,7 +81,9 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     resent_to = F.last(F.when(F.col("steps_back"), F.col("newest")), ignorenulls=True).over(by_offset)
     records = records.withColumn("is_resent", F.coalesce(F.col("at") <= resent_to, F.lit(False)))
     number = F.when(canal & is_numbered & ~F.col("is_resent"), F.struct("message_id", "ts"))
-    records = records.withColumns({"number": number, "follows_resent": F.lag("is_resent").over(by_offset)})
+    es_steps_back = canal & ~is_numbered & ~F.col("is_resent") & (F.col("commit_ts") < previous["commit_ts"])
+    follows_resent = F.lag("is_resent").over(by_offset)
+    records = records.withColumns({"number": number, "es_steps_back": es_steps_back, "follows_resent": follows_resent})
     number, last = F.col("number"), F.last("number", ignorenulls=True).over(before_by_clock)
     again = (number["message_id"] == last["message_id"]) & (number["ts"] - last["ts"] >= RESTART_MS)
     # after a stretch with its former clock Canal goes on with new numbers

@@ -650,6 +650,16 @@ BY_TIME = {
         create=_KEYED,
         late=1,
     ),
+    "canal_without_numbers_goes_on_within_the_second_that_it_has_resent": Case(
+        [
+            [_canal("INSERT", "x", 2, "2", 0), _canal("INSERT", "x", 3, "1", 0)],
+            [_canal("INSERT", "x", 2, "2", 0), _canal("INSERT", "x", 3, "1", 0)],
+            # new, as the stream is newer than all before
+            [_canal("INSERT", "x", 3, "1", 0, ms=900)],
+        ],
+        [[(1, "a"), (2, "a")], [(1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a")]],
+        late=2,
+    ),
     "canal_without_numbers_resends_rows_and_a_statement": Case(
         [
             [_canal("INSERT", "x", 2, "1", 0), _canal_ddl("TRUNCATE TABLE x", 3, 0)]
