@@ -15,6 +15,7 @@ from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import require_decoded_batches
+from cdc_pipeline.spark.jvm import started_later
 from cdc_pipeline.spark.session import SparkLakehouse
 
 
@@ -34,7 +35,8 @@ def spark_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline
 def open_lake(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline, *, short_lived: bool = False
 ) -> Iterator[Lake]:
-    """Holds the writer lock of the lake and translates errors for Dagster. `short_lived`: of `SparkLakehouse.start`.
+    """Holds the writer lock of the lake and translates errors for Dagster. `short_lived`: of `SparkLakehouse.start`, at the
+    first use of the session.
 
     Fails if the lake has another format, or one of its tables was restored (RESTORE), or raw records were removed. Mirrors
     and cuts are not checked here: a rebuild repairs them, and a cut checks them.
@@ -44,7 +46,9 @@ def open_lake(
         writer_lock(pipeline.paths, context.run.run_id, context.log.info),
         only_writer(pipeline.paths),
     ):
-        lake = Lake(spark_of(context, pipeline).start(short_lived=short_lived), pipeline.paths)
+        spark = spark_of(context, pipeline)
+        session = started_later(lambda: spark.start(short_lived=True)) if short_lived else spark.session
+        lake = Lake(session, pipeline.paths)
         require_known_format(lake)
         require_not_restored(lake, *lake.paths.own_tables)
         require_decoded_batches(lake)

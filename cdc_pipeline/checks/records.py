@@ -61,6 +61,8 @@ def _equation(batch: DecodedBatch) -> str:
 
 def _differences(lake: Lake, batches: Sequence[DecodedBatch]) -> list[str]:
     """One text per batch and table whose number of rows differs from the count of the decoder."""
+    if not batches:
+        return []
     by_decoder = F.col("rule") != VALUE_HAS_TYPE
     counted: dict[str, tuple[Column, dict[int, int]]] = {
         "change_log": (F.lit(True), {batch.batch_id: batch.counts.row_changes for batch in batches}),
@@ -68,8 +70,6 @@ def _differences(lake: Lake, batches: Sequence[DecodedBatch]) -> list[str]:
         "ddl_history": (F.col("kind").isin(*unified.DDL_STATEMENTS), _count_by_batch(batches, *unified.DDL_STATEMENTS)),
         "dead_letters": (by_decoder, _count_by_batch(batches, unified.DEAD)),
     }
-    if not batches:
-        return []
     suspects = {table: check for table, check in counted.items() if not _is_in_log(lake, table, check[1], batches)}
     if not suspects:
         return []

@@ -35,7 +35,7 @@ from cdc_pipeline.lake.delta_log import (
 )
 from cdc_pipeline.lake.file_statistics import open_local_table, spark_schema
 from cdc_pipeline.lake.log_files import has_checksum
-from cdc_pipeline.spark.jvm import jvm_session
+from cdc_pipeline.spark.jvm import has_started, jvm_session
 from cdc_pipeline.spark.small_frames import set_for_small_queries
 
 _CONFLICT = re.compile(
@@ -81,6 +81,8 @@ class TableState:
 
 def committed_version(spark: SparkSession, path: str, app_id: str) -> int | None:
     """The newest version that the writer `app_id` has committed to the table; None if it has none or there is no table."""
+    if not has_started(spark) and (opened := open_local_table(path)) is not None:
+        return opened.transaction_version(app_id)
     return committed_versions(spark, snapshot_of(spark, path)).get(app_id)
 
 
@@ -92,7 +94,8 @@ def is_committed(spark: SparkSession, path: str, commit: Commit) -> bool:
 def table_state(spark: SparkSession, path: str, at: int | None = None) -> TableState | None:
     """The state of the table at `path`, of its version `at` or of the newest; None if there is no table."""
     # without a checksum Spark reads the log in a job
-    if at is None and not has_checksum(path) and (opened := open_local_table(path)) is not None:
+    is_costly = not has_started(spark) or not has_checksum(path)
+    if at is None and is_costly and (opened := open_local_table(path)) is not None:
         return state_of(opened)
     snapshot = snapshot_of(spark, path) if at is None else snapshot_at(spark, path, at)
     version: int = snapshot.version()

@@ -20,6 +20,7 @@ from cdc_pipeline.sources.compressed_values import may_be_compressed
 from cdc_pipeline.sources.records import RECORD, may_have_zero_id
 
 _FINGERPRINT = "xxhash64(key, value, key IS NULL, value IS NULL)"
+_SHOWN_LINES = 3
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,6 @@ class OffsetRange(OffsetSpan):
     """May be less than `last - first + 1`: offsets can have gaps."""
 
 
-def require_readable(frame: DataFrame, place: str) -> None:
-    """Raises SourceError with file and text of the first lines that are not records.
-
-    `frame` has the columns `_file` and `_unreadable` (`capture_files.reading.records`). `place` names the source.
-    """
-    bad = frame.where("_unreadable IS NOT NULL").select("_file", "_unreadable").limit(3).collect()
-    if bad:
-        lines = "; ".join(f"{unquote(row['_file'])}: {row['_unreadable'][:120]!r}" for row in bad)
-        raise SourceError(
-            f"{place} has lines that are not a complete Kafka record: {lines}. Each line must be one JSON object with "
-            "topic, partition, offset, ts, key and payload; the last line may be incomplete. Nothing was ingested"
-        )
-
-
 def distinct_records(frame: DataFrame) -> DataFrame:
     """The records with one row per position. Columns: `RECORD`."""
     return frame.select(*RECORD.names).dropDuplicates(list(POSITION))
@@ -68,21 +55,31 @@ def offset_ranges(frame: DataFrame) -> tuple[OffsetRange, ...]:
     return ranges_and_note(frame)[0]
 
 
-def ranges_and_note(frame: DataFrame) -> tuple[tuple[OffsetRange, ...], dict[str, bool]]:
+def ranges_and_note(frame: DataFrame, place: str | None = None) -> tuple[tuple[OffsetRange, ...], dict[str, bool]]:
     """`offset_ranges`, and fields of the batch's note, so that decoding need not check again:
 
     - `plain`: no value can be compressed
     - `zero_ids`: a message may have `id` 0 and no `_tidb`
+
+    `place`: names the source if `frame` has the columns `_file` and `_unreadable` (`capture_files.reading.records`). Raises
+    SourceError with file and text of some lines that are not records.
     """
+    line = F.lit(None) if place is None else F.when(F.expr("_unreadable IS NOT NULL"), F.struct("_file", "_unreadable"))
     by_position = frame.groupBy(*POSITION).agg(
-        F.min(F.expr(_FINGERPRINT)).alias("low"), F.max(F.expr(_FINGERPRINT)).alias("high"), *_value_conditions()
+        F.min(F.expr(_FINGERPRINT)).alias("low"),
+        F.max(F.expr(_FINGERPRINT)).alias("high"),
+        F.min(line).alias("line"),
+        *_value_conditions(),
     )
     rows = _rows_by_partition(
         by_position,
         F.min(F.when(F.col("low") != F.col("high"), F.col("offset"))).alias("conflict"),
+        F.min("line").alias("line"),
         F.max("may_be_compressed").alias("may_be_compressed"),
         F.max("zero_ids").alias("zero_ids"),
     )
+    if unreadable := [row["line"] for row in rows if row["line"] is not None]:
+        raise _unreadable(unreadable[:_SHOWN_LINES], place)
     for row in rows:
         if row["conflict"] is not None:
             raise _conflict(
@@ -156,6 +153,14 @@ def _within(ranges: tuple[OffsetRange, ...]) -> Column:
             & F.col("offset").between(span.first, span.last)
         )
     return condition
+
+
+def _unreadable(lines: Iterable[Row], place: str | None) -> SourceError:
+    shown = "; ".join(f"{unquote(line['_file'])}: {line['_unreadable'][:120]!r}" for line in lines)
+    return SourceError(
+        f"{place} has lines that are not a complete Kafka record, for example {shown}. Each line must be one JSON object "
+        "with topic, partition, offset, ts, key and payload; the last line may be incomplete. Nothing was ingested"
+    )
 
 
 def _conflict(topic: str, partition: int, offset: int, problem: str) -> SourceError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -34,6 +35,31 @@ def jvm(spark: SparkSession) -> Any:
 
 def jvm_session(spark: SparkSession) -> Any:
     return spark._jsparkSession
+
+
+class _LaterSession:
+    """A session that starts when something uses it."""
+
+    def __init__(self, start: Callable[[], SparkSession]) -> None:
+        self._start, self._lock = start, threading.Lock()
+        self._session: SparkSession | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        with self._lock:
+            if self._session is None:
+                self._session = self._start()
+        return getattr(self._session, name)
+
+
+def started_later(start: Callable[[], SparkSession]) -> SparkSession:
+    """The session of `start`, which is called when something uses the session: a run without new records needs no JVM."""
+    session: Any = _LaterSession(start)
+    return session  # type: ignore[no-any-return]
+
+
+def has_started(spark: SparkSession) -> bool:
+    """Whether the session is more than a promise of `started_later`."""
+    return not isinstance(spark, _LaterSession) or spark._session is not None
 
 
 def exit_code() -> int | None:

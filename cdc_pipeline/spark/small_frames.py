@@ -20,6 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from cdc_pipeline.spark.jvm import has_started
+
 MAX_SMALL_ROWS = 10_000
 """Maximum rows of a small query. Interpretation was measured to be faster up to twice as many, in a warm and a cold JVM."""
 _SMALL_QUERY_SETTINGS = {
@@ -76,7 +78,7 @@ def is_small(rows: int) -> bool:
 @contextlib.contextmanager
 def small_query(spark: SparkSession, rows: int) -> Iterator[None]:
     """Within the context, runs the session's queries with the settings for small queries if `rows` is small."""
-    if not is_small(rows):
+    if not is_small(rows) or not has_started(spark):  # the settings alone are no reason to start it
         yield
         return
     previous = {name: spark.conf.get(name) for name in _SMALL_QUERY_SETTINGS}

@@ -17,7 +17,7 @@ from cdc_pipeline.errors import LakeError, SourceError, TerminalError
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.sources.capture_files.reading import records
-from cdc_pipeline.sources.intake import distinct_records, offset_ranges, require_readable
+from cdc_pipeline.sources.intake import distinct_records, ranges_and_note
 from cdc_pipeline.sources.source import SourceFile
 from cdc_pipeline.spark.small_frames import small_frame
 
@@ -158,8 +158,7 @@ def _rows_of_file(spark: SparkSession, path: str) -> DataFrame:
         raise SourceError(f"replacement_file: Spark does not read a file named {file.name!r}: rename it")
     stat = file.stat()
     frame = records(spark, (SourceFile(str(file.absolute()), stat.st_size, stat.st_mtime_ns // 1_000_000),))
-    require_readable(frame, f"the file {path!r}")
-    offset_ranges(frame)  # raises on two records at one position
+    ranges_and_note(frame, f"the file {path!r}")  # raises on two records at one position too
     empty = frame.where("value IS NULL").select(*POSITION).limit(_SHOWN).collect()
     if empty:
         raise SourceError(f"replacement_file: {path!r} has no payload at {_shown(map(tuple, empty))}")

@@ -115,8 +115,7 @@ def _new_records(
 
     `exists`: whether `raw_topic_snapshot` exists.
     """
-    intake.require_readable(frame, f"the capture folder {folder!r}")
-    ranges, values = intake.ranges_and_note(frame)
+    ranges, values = intake.ranges_and_note(frame, f"the capture folder {folder!r}")
     distinct = intake.distinct_records(frame)
     if not exists or not ranges:
         return distinct, ranges, values
