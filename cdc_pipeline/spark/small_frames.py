@@ -23,7 +23,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from cdc_pipeline.spark.jvm import has_started
 
 MAX_SMALL_ROWS = 10_000
-"""Maximum rows of a small query. Interpretation was measured to be faster up to twice as many, in a warm and a cold JVM."""
+"""Maximum rows that a driver handles, and of a small query unless the session sets `SMALL_QUERY_ROWS`."""
+SMALL_QUERY_ROWS = "spark.cdc_pipeline.smallQueryRows"
+"""Setting of the session: the maximum rows of a small query."""
 _SMALL_QUERY_SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -78,7 +80,8 @@ def is_small(rows: int) -> bool:
 @contextlib.contextmanager
 def small_query(spark: SparkSession, rows: int) -> Iterator[None]:
     """Within the context, runs the session's queries with the settings for small queries if `rows` is small."""
-    if not is_small(rows) or not has_started(spark):  # the settings alone are no reason to start it
+    # the settings alone are no reason to start it
+    if not has_started(spark) or rows > int(str(spark.conf.get(SMALL_QUERY_ROWS, str(MAX_SMALL_ROWS)))):
         yield
         return
     previous = {name: spark.conf.get(name) for name in _SMALL_QUERY_SETTINGS}

@@ -25,10 +25,8 @@ from cdc_pipeline.sources.records import NEW_COLUMNS
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext, SourceFile, digest
 from cdc_pipeline.spark.small_frames import small_query
 
-_SHORT_LINE = 200
-"""Bytes per line that most records exceed; gives an upper estimate of a file's records."""
-_GZIP_RATIO = 20
-"""Upper estimate of a text's compression ratio."""
+_SHORT_LINE = 350
+"""Bytes per line that nearly all records exceed; gives an upper estimate of a file's records."""
 
 
 def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
@@ -76,7 +74,7 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
 
 def _max_records(files: tuple[SourceFile, ...]) -> int:
     """An upper estimate of the number of records in the files."""
-    return sum(file.size * (_GZIP_RATIO if file.path.endswith(".gz") else 1) for file in files) // _SHORT_LINE
+    return sum(reading.text_bytes(file) for file in files) // _SHORT_LINE
 
 
 def listing_digest(listing: reading.FolderListing) -> str:

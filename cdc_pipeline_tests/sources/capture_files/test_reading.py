@@ -14,7 +14,13 @@ from pyspark.sql import functions as F
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.sources.capture_files.reading import damaged_gzip, list_folder, overlong_line, records
+from cdc_pipeline.sources.capture_files.reading import (
+    damaged_gzip,
+    list_folder,
+    overlong_line,
+    records,
+    text_bytes,
+)
 from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import SourceFile
@@ -178,6 +184,17 @@ def test_files_in_name_order_with_size_and_time(tmp_path: Path) -> None:
         SourceFile(str(tmp_path / "a.jsonl.gz"), (tmp_path / "a.jsonl.gz").stat().st_size, times[1]),
         SourceFile(str(tmp_path / "b.jsonl"), len(line()), times[2]),
     )
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.jsonl", b"12345"), ("a.jsonl.gz", gzip.compress(b"12345"))])
+def test_the_size_of_a_text(name: str, content: bytes, tmp_path: Path) -> None:
+    Path(tmp_path, name).write_bytes(content)
+    (listed,) = list_folder(str(tmp_path)).files
+    assert text_bytes(listed) == 5
+
+
+def test_a_gzip_file_without_a_size_is_as_large_as_it_is(tmp_path: Path) -> None:
+    assert text_bytes(SourceFile(str(tmp_path / "torn.jsonl.gz"), 3, 0)) == 3
 
 
 def test_other_files_and_folders_are_not_list_folder(tmp_path: Path) -> None:
