@@ -36,7 +36,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help wheel venv venv-and-java demo test test-fast test-core test-all test-changed bench bench-end-to-end \
 	bench-tables bench-growth bench-memory bench-follow-memory bench-start bench-days bench-latency bench-many-topics bench-warm-batch \
-	bench-quick bench-beside lint format lock history docs docs-site screenshots ui kafka-demo clean
+	bench-quick bench-beside bench-peers bench-readers lint format lock history docs docs-site screenshots ui kafka-demo clean
 
 # Dagster reads dagster.yaml from DAGSTER_HOME, and stores its data there.
 demo ui kafka-demo: export DAGSTER_HOME := $(CURDIR)
@@ -119,6 +119,12 @@ bench-warm-batch: venv-and-java ## time of a batch of 50 changes, when warm
 
 bench-beside: venv-and-java ## figures of another commit and of this checkout, in turn: COMMIT=3f5c2ef
 	$(BIN)/python -m benchmarks.beside $(or $(COMMIT),$(error name the other commit: make bench-beside COMMIT=3f5c2ef)) $(BENCH_FLAGS)
+
+bench-peers: venv-and-java ## events per CPU-second beside a plain Spark job and Paimon on Flink (needs Maven)
+	$(BIN)/python -m benchmarks.peers $(BENCH_FLAGS)
+
+bench-readers: venv-and-java ## time to read a mirror after 1,000 small cuts, over a fresh table
+	$(BIN)/python -m benchmarks.readers $(BENCH_FLAGS)
 
 bench-quick: venv-and-java ## start, warm batch, and 300,000 events end to end: ten minutes
 	$(BIN)/python -m benchmarks.quick $(BENCH_FLAGS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
@@ -27,6 +27,25 @@ class Stage:
     name: str
     seconds: float
     cpu_seconds: float
+
+
+@dataclass
+class StageClock:
+    """Measures the stages of a batch one after another."""
+
+    without: Collection[int] = ()
+    """Processes whose CPU is not counted."""
+    stages: list[Stage] = field(default_factory=list)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started, before = time.monotonic(), self._cpu_seconds()
+        yield
+        self.stages.append(Stage(name, time.monotonic() - started, self._cpu_seconds() - before))
+
+    def _cpu_seconds(self) -> float:
+        """Of this process and its descendants."""
+        return cpu_seconds(tree(os.getpid(), self.without))
 
 
 @dataclass(frozen=True)
@@ -53,35 +72,30 @@ class Batch:
 def run_batch(
     spark: SparkSession,
     pipeline: Pipeline,
-    broker: LocalBroker,
+    broker: LocalBroker | None,
     run_id: str,
     until: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Batch:
-    """Ingests, decodes and merges the new records, up to the end offsets `until`. The batch must publish a cut."""
-    stages: list[Stage] = []
+    """Ingests, decodes and merges the new records, up to the end offsets `until`. The batch must publish a cut.
 
-    @contextmanager
-    def timed(name: str) -> Iterator[None]:
-        started, before = time.monotonic(), _cpu(broker)
-        yield
-        stages.append(Stage(name, time.monotonic() - started, _cpu(broker) - before))
-
-    with timed("raw"):
+    `broker`: its CPU is not counted. None if another process has started it.
+    """
+    clock = StageClock({broker.pid or 0} if broker else ())
+    with clock.stage("raw"):
         run = RunContext(run_id, lambda _: None)
         events = pipeline.source.ingest(Lake(spark, pipeline.paths), run, until).records
-    with timed("decode"):
+    with clock.stage("decode"):
         decode_batches(Lake(spark, pipeline.paths))
-    with timed("mirror"):
+    with clock.stage("mirror"):
         report = CutMaker(Lake(spark, pipeline.paths), run_id, "UTC", 2, lambda _: None).advance()
     assert report.published
-    batch = Batch(events, report.totals.changes, tuple(stages))
-    stage_costs = ", ".join(
-        f"{stage.name} {stage.seconds:.1f} s ({stage.cpu_seconds:.1f} CPU)" for stage in batch.stages
-    )
-    log(f"• {events:,} records in {batch.seconds:.1f} s, {batch.cpu_seconds:.1f} CPU s: {stage_costs}")
+    batch = Batch(events, report.totals.changes, tuple(clock.stages))
+    log(f"• {events:,} records in {costs_text(batch.stages)}")
     return batch
 
 
-def _cpu(broker: LocalBroker) -> float:
-    """CPU-seconds of this process and its descendants, without the broker."""
-    return cpu_seconds(tree(os.getpid(), {broker.pid or 0}))
+def costs_text(stages: Sequence[Stage]) -> str:
+    """Seconds and CPU-seconds of a batch and of each of its stages."""
+    parts = ", ".join(f"{stage.name} {stage.seconds:.1f} s ({stage.cpu_seconds:.1f} CPU)" for stage in stages)
+    seconds, cpu = sum(stage.seconds for stage in stages), sum(stage.cpu_seconds for stage in stages)
+    return f"{seconds:.1f} s, {cpu:.1f} CPU s: {parts}"

@@ -31,14 +31,26 @@ def fill_topic(spark: SparkSession, bootstrap: str, topic: str, partitions: int,
     if partitions > 1:
         send(spark, bootstrap, topic, SMALL, 0, count)
         return
-    number = F.col("offset") * PARTITIONS + F.col("partition")
-    records = topic_records(spark, SMALL, 0, count).select("value", F.lit(0).alias("partition"), number.alias("offset"))
-    _write(records.repartitionByRange(1, "offset").sortWithinPartitions("offset"), bootstrap, topic)
+    _write_in_order(topic_records(spark, SMALL, 0, count), bootstrap, topic)
+
+
+def fill_topic_with_rows(spark: SparkSession, bootstrap: str, topic: str, count: int) -> None:
+    """Creates a topic of one partition with the row changes of `fill_topic`: no CREATE TABLE, no watermarks."""
+    create_topics(bootstrap, {topic: 1})
+    is_watermark = F.get_json_object(F.col("value").cast("string"), "$.type") == "TIDB_WATERMARK"
+    _write_in_order(topic_records(spark, SMALL, 0, count).where(~is_watermark), bootstrap, topic)
 
 
 def send(spark: SparkSession, bootstrap: str, topic: str, shape: MessageShape, first_offset: int, count: int) -> None:
     """Sends `count` records of the shape to the topic's four partitions, from offset `first_offset` of each."""
     _write(topic_records(spark, shape, first_offset, count), bootstrap, topic)
+
+
+def _write_in_order(records: DataFrame, bootstrap: str, topic: str) -> None:
+    """Writes the records of all partitions to partition 0, by ascending commitTs."""
+    number = F.col("offset") * PARTITIONS + F.col("partition")
+    numbered = records.select("value", F.lit(0).alias("partition"), number.alias("offset"))
+    _write(numbered.repartitionByRange(1, "offset").sortWithinPartitions("offset"), bootstrap, topic)
 
 
 def _write(records: DataFrame, bootstrap: str, topic: str) -> None:

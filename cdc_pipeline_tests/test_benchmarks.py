@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from benchmarks import (
     beside,
@@ -21,14 +22,19 @@ from benchmarks import (
     latency,
     many_topics,
     memory,
+    peers,
     quick,
+    readers,
     results,
     start,
+    straight_line,
     tables,
     warm_batch,
 )
 from benchmarks.batches import BenchmarkLake, Cost
 from benchmarks.broker_batches import Batch, Stage
+from benchmarks.messages import SMALL, topic_records
+from benchmarks.paimon.sync import Mark, steady_marks
 from benchmarks.results import Figure
 from benchmarks.tables import changes, creation
 from cdc_pipeline.mysql.model.table import TableName
@@ -44,6 +50,8 @@ _MODULES = (
     "latency",
     "many_topics",
     "memory",
+    "peers",
+    "readers",
     "start",
     "tables",
     "warm_batch",
@@ -79,6 +87,15 @@ def _batch(raw: float, decode_seconds: float, mirror: float, events: int = 350) 
 
 
 _BATCHES = [_batch(1, 2, 3), _batch(2, 2, 5), _batch(9, 2, 3)]
+_PAIMON = peers.Run((40_000, 50_000), 1_000_000_000, {"disk": 40}, (20_000, 25_000))
+_ROUNDS = [
+    {"line": peers.Run((line, 40_000), 3_000_000_000, {"disk": 200}), "paimon": _PAIMON, "ours": ours}
+    for line, ours in (
+        (20_000, peers.Run((10_000, 20_000), 4_000_000_000, {"disk": 240, "disk_raw": 80})),
+        (40_000, peers.Run((36_000, 30_000), 4_000_000_000, {"disk": 240, "disk_raw": 80})),
+        (30_000, peers.Run((21_000, 40_000), 4_000_000_000, {"disk": 240, "disk_raw": 80})),
+    )
+]
 _COSTS = [Cost(0.3, 0.7, 1.0, 3.0), Cost(0.1, 0.5, 0.6, 2.0), Cost(0.2, 0.6, 0.8, 2.4)]
 
 
@@ -205,10 +222,43 @@ _COSTS = [Cost(0.3, 0.7, 1.0, 3.0), Cost(0.1, 0.5, 0.6, 2.0), Cost(0.2, 0.6, 0.8
                 "warm_batch_cut_seconds 0.800 s - -",
             ],
         ),
+        (
+            peers.figures_of(_ROUNDS),
+            [
+                "peers_ours_over_line 0.700 ratio 0.85 missed",
+                "peers_ours_over_paimon 0.525 ratio - -",
+                "peers_ours_per_cpu_second 21000 events/CPU-s - -",
+                "peers_ours_per_second 30000 events/s - -",
+                "peers_ours_peak_memory 4.00 GB - -",
+                "peers_ours_disk_per_event 240 B - -",
+                "peers_ours_disk_raw_per_event 80.0 B - -",
+                "peers_line_per_cpu_second 30000 events/CPU-s - -",
+                "peers_line_per_second 40000 events/s - -",
+                "peers_line_peak_memory 3.00 GB - -",
+                "peers_line_disk_per_event 200 B - -",
+                "peers_paimon_per_cpu_second 40000 events/CPU-s - -",
+                "peers_paimon_per_second 50000 events/s - -",
+                "peers_paimon_whole_per_cpu_second 20000 events/CPU-s - -",
+                "peers_paimon_whole_per_second 25000 events/s - -",
+                "peers_paimon_peak_memory 1.00 GB - -",
+                "peers_paimon_disk_per_event 40.0 B - -",
+            ],
+        ),
+        (
+            readers.figures_of(500, {"read": readers.Pair(0.3, 0.2), "first_read": readers.Pair(0.6, 0.4)}),
+            [
+                "readers_500_read_ratio 1.50 ratio 1.3 missed",
+                "readers_500_read_mirror_seconds 0.300 s - -",
+                "readers_500_read_fresh_seconds 0.200 s - -",
+                "readers_500_first_read_ratio 1.50 ratio - -",
+                "readers_500_first_read_mirror_seconds 0.600 s - -",
+                "readers_500_first_read_fresh_seconds 0.400 s - -",
+            ],
+        ),
     ],
     ids=(
         *("decode", "end_to_end", "tables", "growth", "memory", "follow_memory", "start", "days", "latency"),
-        *("many_topics", "warm_batch"),
+        *("many_topics", "warm_batch", "peers", "readers"),
     ),
 )
 def test_figures_of_each_benchmark(figures: list[Figure], lines: list[str]) -> None:
@@ -220,6 +270,35 @@ def test_the_target_of_many_topics_depends_on_their_number(count: int, target: f
     raw, *others = many_topics.figures_of(count, _BATCHES)
     assert raw.target == target
     assert {figure.target for figure in others} == {None}
+
+
+def test_peers_without_paimon() -> None:
+    rounds = [{"line": runs["line"], "ours": runs["ours"]} for runs in _ROUNDS]
+    assert [figure.name for figure in peers.figures_of(rounds) if "paimon" in figure.name] == []
+
+
+def test_the_steady_rate_begins_after_a_third_and_ends_before_the_last_checkpoint() -> None:
+    marks = [Mark(0, 0, 0), *(Mark(10 + 3 * n, 15 + 5 * n, 100 * n) for n in range(1, 10))]
+    assert steady_marks(marks) == (Mark(19, 30, 300), Mark(34, 55, 800))
+    with pytest.raises(RuntimeError, match="--events"):
+        steady_marks(marks[:3])
+
+
+def test_the_straight_line_keeps_the_newest_change_of_each_key(spark: SparkSession) -> None:
+    records = topic_records(spark, SMALL, 0, 20_000).withColumn("batch_id", F.lit(0))
+    changes = straight_line.changes_of(records)
+    wanted: dict[str, tuple[int, str | None]] = {}
+    count = 0
+    for record in records.select("value").collect():
+        message = json.loads(record.value)
+        for data in message["data"] or ():
+            count += 1
+            newest = (message["_tidb"]["commitTs"], None if message["type"] == "DELETE" else data["balance"])
+            wanted[data["id"]] = max(wanted.get(data["id"], newest), newest, key=lambda change: change[0])
+    assert changes.count() == count
+    found = straight_line.newest_of(changes).collect()
+    assert {str(row.id): (row._commit_ts, None if row.deleted else str(row.balance)) for row in found} == wanted
+    assert len(found) == len(wanted) < count
 
 
 def test_a_batch_of_many_topics_has_its_changes_and_a_watermark_in_each_topic() -> None:
