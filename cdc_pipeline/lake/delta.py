@@ -11,6 +11,7 @@ pair to it: one atomic commit for any number of changes. See docs/adr/0002.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import time
@@ -23,11 +24,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from cdc_pipeline.lake.delta_log import (
+    commits_back,
     committed_versions,
     delta_log,
     known_rows,
     log_names,
-    read_commit,
     set_transaction,
     size_in_bytes,
     snapshot_at,
@@ -169,15 +170,13 @@ def _row_count(actions: list[dict[str, Any]]) -> int:
 
 def _actions_of(spark: SparkSession, path: str, commit: Commit) -> list[dict[str, Any]]:
     """The actions of the commit, if it is one of the newest; else none."""
-    newest = snapshot_of(spark, path).version()
-    for version in range(newest, max(newest - _NEWEST_COMMITS, -1), -1):
-        actions = read_commit(spark, path, version)
+    for _, actions in itertools.islice(commits_back(spark, path), _NEWEST_COMMITS):
         if any(
             action["txn"]["appId"] == commit.app_id and action["txn"]["version"] == commit.version
             for action in actions
             if "txn" in action
         ):
-            return list(actions)
+            return actions
     return []
 
 

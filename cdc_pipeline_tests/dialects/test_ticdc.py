@@ -26,7 +26,7 @@ from cdc_pipeline_tests.support.dialect_cases import (
     says,
     without,
 )
-from cdc_pipeline_tests.support.messages import EPOCH_MS, ddl, row, tso, watermark
+from cdc_pipeline_tests.support.messages import EPOCH_MS, ddl, row, tso, watermark, watermark_tso
 
 _NEW = {"zeta": "1", "Alpha": "2", "mid": None}
 _KEY = {"zeta": "1"}
@@ -249,7 +249,13 @@ _GOOD: Good = {
     "ddl on a database": (changed(_DDL, table=""), {"kind": unified.DDL, "table": ""}),
     "watermark": (
         _WATERMARK.encode(),
-        {"kind": unified.WATERMARK, "rule": None, "watermark_ts": tso(5), "exact_ts": False, "dialect": "ticdc"},
+        {
+            "kind": unified.WATERMARK,
+            "rule": None,
+            "watermark_ts": watermark_tso(5),
+            "exact_ts": False,
+            "dialect": "ticdc",
+        },
     ),
     "watermark inside its millisecond": (
         changed(_WATERMARK, es=1_700_000_000_123, _tidb={"watermarkTs": (1_700_000_000_123 << 18) + 5}),
@@ -534,7 +540,7 @@ def test_reason_names_what_is_there(rows: Columns) -> None:
         "found a name of 65 characters",
         "key_is_short: 33 names": "expected: pkNames has at most 32 names, found 33 names",
         "watermark_is_not_ahead: of the year 2286": f"expected: {EXPECTATIONS['watermark_is_not_ahead'][0]}, "
-        f"found {LAST_TSO}, which is 2286-11-20 17:46:39.999 UTC, sent at 2026-11-21 08:11:35.005",
+        f"found {LAST_TSO}, which is 2286-11-20 17:46:39.999 UTC, sent or read at 2026-11-21 08:11:35.005",
     }
     assert {name: rows[name]["reason"] for name in wanted} == wanted
 

@@ -189,7 +189,8 @@ def _blocks(text: str) -> str:
 
 def _same(found: dict[str, str], expected: dict[str, str]) -> bool:
     return {name: _blocks(value) for name, value in found.items()} == {
-        name: _blocks(value) for name, value in {"bootstrap.servers": "127.0.0.1:9", **expected}.items()
+        name: _blocks(value)
+        for name, value in {"bootstrap.servers": "127.0.0.1:9", "security.protocol": "PLAINTEXT", **expected}.items()
     }
 
 

@@ -226,11 +226,11 @@ def test_batches_are_bounded_and_a_killed_run_goes_on(taker: _Taker, sink: Stora
     taker.source = TicdcStorage(str(sink.root), max_bytes_per_batch=2 * size)
     append_once, calls = storage.append_once, []
 
-    def killed(*args: Any) -> None:
+    def killed(*args: Any, **options: str) -> None:
         calls.append(args[2].version)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        append_once(*args)
+        append_once(*args, **options)
 
     with patch.object(storage, "append_once", killed), pytest.raises(KeyboardInterrupt):
         taker.ingest()
