@@ -188,10 +188,9 @@ def _blocks(text: str) -> str:
 
 
 def _same(found: dict[str, str], expected: dict[str, str]) -> bool:
-    return {name: _blocks(value) for name, value in found.items()} == {
-        name: _blocks(value)
-        for name, value in {"bootstrap.servers": "127.0.0.1:9", "security.protocol": "PLAINTEXT", **expected}.items()
-    }
+    always = {"bootstrap.servers": "127.0.0.1:9", "security.protocol": "PLAINTEXT"}
+    wanted = {name: _blocks(value) for name, value in {**always, **expected}.items()}
+    return {name: _blocks(value) for name, value in found.items()} == wanted
 
 
 def test_each_client_gets_what_it_knows(files: dict[str, Path]) -> None:
