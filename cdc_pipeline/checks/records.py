@@ -133,6 +133,7 @@ def dead_letters_result(lake: Lake, recent: RecentAnswers, key: dg.AssetKey) -> 
     def count_by_rule() -> list[Row]:
         if is_empty(lake, _DEAD_LETTERS):
             return []
+        lake.start_session()
         position = F.format_string("%s/%d@%d", "topic", "partition", "offset")
         examples = F.slice(F.sort_array(F.collect_list(position)), 1, _EXAMPLES).alias("examples")
         name = F.when(F.col("table").isNull(), "unknown tables").otherwise(F.concat_ws(".", "database", "table"))

@@ -23,6 +23,10 @@ class Lake:
     spark: SparkSession
     paths: LakePaths
 
+    def start_session(self) -> None:
+        """Starts the session if it is `started_later`: PySpark builds no columns before."""
+        _ = self.spark.sparkContext
+
     def read(self, table: str) -> DataFrame:
         """The rows of one of `paths.OWN_TABLES`, which must exist."""
         return self.read_path(self.paths.table(table))
@@ -38,6 +42,7 @@ class Lake:
         """
         bounds = above or {}
         files = find_batch_files(self.paths.table(table), first, last, bounds)
+        self.start_session()
         of_batches = F.col("batch_id").between(first, last)
         if files is None:
             higher = (F.col(column) > bound for column, bound in bounds.items())

@@ -105,6 +105,7 @@ class CutMaker:
         return self._make_cut(window, NO_CUT, streams)
 
     def _make_cut(self, window: Window, published: PublishedCut, streams: StreamProgress) -> CutReport:
+        self.lake.start_session()
         execution = self._execution(published, streams)
         with small_query(self.lake.spark, execution.expected_rows):
             planner = CutPlanner(self.lake, self.settings, window, published, streams, self.permitted, self.report)
@@ -121,6 +122,7 @@ class CutMaker:
 
     def _resume(self, begun: PlannedCut, published: PublishedCut, streams: StreamProgress) -> CutReport:
         """Executes the plan of a cut that another run has begun."""
+        self.lake.start_session()
         execution, selection = self._execution(published, streams), begun.settings.selection
         with small_query(self.lake.spark, execution.expected_rows):
             log = selection.selected(self.lake.read("change_log"))
