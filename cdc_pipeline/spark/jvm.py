@@ -40,6 +40,8 @@ def jvm_session(spark: SparkSession) -> Any:
 class _LaterSession:
     """A session that starts when something uses it."""
 
+    __class__ = property(lambda self: SparkSession)  # PySpark asks for it
+
     def __init__(self, start: Callable[[], SparkSession]) -> None:
         self._start, self._lock = start, threading.Lock()
         self._session: SparkSession | None = None
