@@ -142,12 +142,12 @@ def as_in_production(spark: SparkSession) -> Iterator[None]:
     from cdc_pipeline.spark import small_frames
 
     kept = {name: spark.conf.get(name) for name in _FOR_ANY_DATA}
-    for name, value in _FOR_ANY_DATA.items():
+    most = small_frames.MAX_SMALL_ROWS
+    kept[small_frames.SMALL_QUERY_ROWS] = spark.conf.get(small_frames.SMALL_QUERY_ROWS, str(most))
+    # the rows of tests are always few, those of pipelines are not
+    small_frames.MAX_SMALL_ROWS = -1
+    for name, value in {**_FOR_ANY_DATA, small_frames.SMALL_QUERY_ROWS: "-1"}.items():
         spark.conf.set(name, value)
-    most, small_frames.MAX_SMALL_ROWS = (
-        small_frames.MAX_SMALL_ROWS,
-        -1,
-    )  # the rows of tests are always few, those of pipelines are not
     yield
     small_frames.MAX_SMALL_ROWS = most
     for name, value in kept.items():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdc_pipeline.spark.jvm import balanced
+from cdc_pipeline.spark.jvm import balanced, has_started, started_later
 
 _RUN = """
 import threading
@@ -31,6 +32,16 @@ threading.Timer(2, SparkContext._gateway.proc.kill).start()
 report("SELECT sum(id * 3 % 7) FROM range(1000000000000)")
 report("SELECT 1 FROM range(3)")
 """
+
+
+def test_a_session_starts_at_its_first_use() -> None:
+    real, starts = Mock(version="4.0"), []
+    later = started_later(lambda: starts.append(1) or real)  # type: ignore[func-returns-value]
+    assert isinstance(later, SparkSession)
+    assert not has_started(later)
+    assert (later.version, later.version, starts) == ("4.0", "4.0", [1])
+    assert has_started(later)
+    assert has_started(real)
 
 
 @pytest.mark.jvm

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from cdc_pipeline.lake.delta import Commit, commit_session
-from cdc_pipeline.spark.small_frames import MAX_SMALL_ROWS, small_frame, small_query
+from cdc_pipeline.spark.small_frames import MAX_SMALL_ROWS, SMALL_QUERY_ROWS, small_frame, small_query
 
 _NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, timezone.utc)
 _CASES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
@@ -82,9 +82,13 @@ def _is_compiled(session: SparkSession) -> bool:
     return "*(1)" in plan
 
 
+def _limit(session: SparkSession) -> int:
+    return int(str(session.conf.get(SMALL_QUERY_ROWS, str(MAX_SMALL_ROWS))))
+
+
 def test_queries_over_few_rows_are_interpreted(session: SparkSession) -> None:
     assert _is_compiled(session)
-    with small_query(session, MAX_SMALL_ROWS):
+    with small_query(session, _limit(session)):
         assert not _is_compiled(session)
     assert _is_compiled(session)
     assert {name: session.conf.get(name) for name in _USUAL} == _USUAL
@@ -97,7 +101,7 @@ def test_an_error_leaves_the_session_as_it_was(session: SparkSession) -> None:
 
 
 def test_queries_over_many_rows_are_compiled(session: SparkSession) -> None:
-    with small_query(session, MAX_SMALL_ROWS + 1):
+    with small_query(session, _limit(session) + 1):
         assert _is_compiled(session)
 
 
