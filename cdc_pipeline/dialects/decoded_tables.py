@@ -42,6 +42,8 @@ from cdc_pipeline.spark.threads import map_in_threads
 
 _REMEMBERED = 20
 """After so many batches without a message of a dialect, decoding no longer expects it."""
+_STATISTICS = {"delta.dataSkippingStatsColumns": "batch_id,partition,offset,commit_ts,at,es,ts"}
+"""Columns of `change_log` by which readers skip files. A batch has the rows of all tables in one file: names skip none."""
 OTHER_TABLES = ("watermarks", "dead_letters", "ddl_history")
 """The decoded tables other than `change_log`."""
 KINDS_BY_TABLE = {
@@ -158,7 +160,7 @@ def _write_changes(lake: Lake, raw: DataFrame, dialect: DialectName, commit: Com
         if append_if(changes, path, commit, observed.is_complete) and observed.is_complete():
             return observed
     observed = ObservedFrame(decode(raw, dialect))
-    append_once(unified.row_changes(observed.frame, one_row=has_one_row(dialect)), path, commit)
+    append_once(unified.row_changes(observed.frame, one_row=has_one_row(dialect)), path, commit, **_STATISTICS)
     observed.wait()
     return observed
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdc_pipeline.dialects import decoded_tables, unified
@@ -202,3 +204,7 @@ def test_a_batch_expects_the_dialects_of_the_batches_before(spark: SparkSession,
     assert found == list(enumerate((dialects for _, dialects in _BATCHES.values()), start=1))
     assert all(sum(dict(batch["kinds"]).values()) == batch["records"] == 1 for batch in batches)
     assert [letter["batch_id"] for letter in lake.read("dead_letters").orderBy("batch_id").collect()] == [3, 5]
+    files = pa.table(DeltaTable(lake.paths.table("change_log")).get_add_actions(flatten=True))
+    bounds = {name.removeprefix("min.") for name in files.column_names if name.startswith("min.")}
+    assert bounds == {"batch_id", "partition", "offset", "commit_ts", "at", "es", "ts"}
+    assert files["num_records"].to_pylist().count(None) == 0
