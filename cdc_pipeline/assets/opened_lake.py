@@ -47,7 +47,8 @@ def open_lake(
         only_writer(pipeline.paths),
     ):
         spark = spark_of(context, pipeline)
-        session = started_later(lambda: spark.start(short_lived=True)) if short_lived else spark.session
+        is_later = short_lived and not spark.has_started
+        session = started_later(lambda: spark.start(short_lived=True)) if is_later else spark.session
         lake = Lake(session, pipeline.paths)
         require_known_format(lake)
         require_not_restored(lake, *lake.paths.own_tables)

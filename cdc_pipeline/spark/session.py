@@ -17,6 +17,7 @@ from pathlib import Path
 
 import dagster as dg
 from pydantic import Field, PrivateAttr, field_validator
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import SECRET_SETTINGS, TerminalError
@@ -209,6 +210,11 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
         # a consumer may hold a fetch of 1 MB
         settings.setdefault(_CONSUMERS, str(max(heap // 3, 64)))
         return settings
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the process has a session."""
+        return SparkContext._active_spark_context is not None
 
     @property
     def session(self) -> SparkSession:

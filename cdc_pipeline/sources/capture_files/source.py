@@ -52,6 +52,7 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
             f"line {number} of {name} in {folder!r} is longer than {reading.MAX_LINE_BYTES} bytes. Each line must be one "
             "record as kcat -C -J prints it. Nothing was ingested"
         )
+    lake.start_session()
     with small_query(lake.spark, _max_records(new)):
         frame = reading.records(lake.spark, new).persist()  # plans the query
         try:
