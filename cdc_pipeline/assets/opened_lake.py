@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 
 import dagster as dg
@@ -47,9 +48,9 @@ def open_lake(
         only_writer(pipeline.paths),
     ):
         spark = spark_of(context, pipeline)
+        start = functools.partial(spark.start, short_lived=short_lived)
         is_later = short_lived and not spark.has_started
-        session = started_later(lambda: spark.start(short_lived=True)) if is_later else spark.session
-        lake = Lake(session, pipeline.paths)
+        lake = Lake(started_later(start) if is_later else start(), pipeline.paths)
         require_known_format(lake)
         require_not_restored(lake, *lake.paths.own_tables)
         require_decoded_batches(lake)
