@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -27,6 +29,22 @@ def test_wheel_contains_the_package_and_no_tests() -> None:
 def test_package_imports_no_tests() -> None:
     modules = (_ROOT / "cdc_pipeline").rglob("*.py")
     assert [path for path in modules if any(name.startswith("cdc_pipeline_tests") for name in imported(path))] == []
+
+
+_WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+import cdc_pipeline.cli.main
+"""
+
+
+def test_the_package_loads_without_its_extras() -> None:
+    extras = ("apprise", "confluent_kafka", "dagster_k8s", "dagster_postgres", "dagster_webserver")
+    subprocess.run([sys.executable, "-c", f"EXTRAS = {extras}\n{_WITHOUT}"], cwd=_ROOT, check=True, timeout=300)
 
 
 def test_the_built_wheel(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.contracts.json_text import OPTIONS
 from cdc_pipeline.dialects.envelope import BATCH, ZERO_IS_CANAL
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.tables.batches import recent_dialects
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.records import may_have_zero_id
@@ -37,6 +38,8 @@ def with_senders(records: DataFrame, topics: Collection[str]) -> DataFrame:
 
 def unnumbered_topics(lake: Lake) -> set[str]:
     """The topics that have decoded messages of Canal without batch numbers."""
+    if "canal" not in recent_dialects(lake, 0):
+        return set()
     return _topics(lake, ("change_log", "ddl_history"), F.expr(_UNNUMBERED))
 
 

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 import dagster as dg
 from dagster import DefaultSensorStatus
-from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError, ReloadRepositoryLocationStatus
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog
@@ -58,6 +57,9 @@ class Webserver:
 
     def reload(self, location: str) -> None:
         """Reloads the code location. Raises NoAnswerError, or TransientError if the webserver fails to load it."""
+        # takes a third of a second to import, at each start of a run
+        from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError, ReloadRepositoryLocationStatus
+
         where = f"the webserver at {self.host}:{self.port}" if self.port else f"the webserver at {self.host}"
         try:
             client = DagsterGraphQLClient(

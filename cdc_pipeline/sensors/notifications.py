@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import apprise
 import dagster as dg
 from dagster import DagsterInstance, DagsterRunStatus, DefaultSensorStatus, EventLogEntry, RunsFilter
 
@@ -27,6 +27,9 @@ from cdc_pipeline.errors import DeclarationError, LakeError, SourceError, Transi
 from cdc_pipeline.pipeline import PIPELINE_TAG, Pipeline
 from cdc_pipeline.sensors.alerts import Changes, Condition, Known, compare, message, reasons
 from cdc_pipeline.stored_json import StoredJson
+
+if TYPE_CHECKING:  # it is an extra
+    import apprise
 
 RUN_FAILED = "run_failed"
 _WHOLE = (BALANCE, NO_OPEN_TRANSACTIONS)

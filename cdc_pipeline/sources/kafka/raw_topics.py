@@ -8,7 +8,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -21,7 +21,6 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources.intake import observe_values, value_note
-from cdc_pipeline.sources.kafka.broker import Broker
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.kafka.reading_plan import PlannedRange
@@ -30,6 +29,9 @@ from cdc_pipeline.sources.records import HEADERS, NEW_COLUMNS, RECORD, timestamp
 from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline.spark.jvm import finished_metrics
 from cdc_pipeline.spark.small_frames import is_small, small_frame, small_query
+
+if TYPE_CHECKING:  # it needs an extra
+    from cdc_pipeline.sources.kafka.broker import Broker
 
 _PLAIN = "topic STRING, `partition` INT, `offset` BIGINT, ms BIGINT, key BINARY, value BINARY"
 _GROUP_PREFIX = "spark-kafka-relation"

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
 from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, TopicSelection
 from cdc_pipeline.sources.source import OpenTransaction
+
+if TYPE_CHECKING:  # it needs an extra
+    from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
 
 LostOffsets: TypeAlias = tuple[str, int, int, int]
 """Topic in the lake, partition, first offset, and end, which is exclusive.

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
@@ -18,13 +18,15 @@ from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.positions import offsets_text
 from cdc_pipeline.sources.intake import OffsetSpan
-from cdc_pipeline.sources.kafka.broker import Broker, BrokerTopic
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, TopicSelection, by_topic
 from cdc_pipeline.sources.kafka.raw_topics import MOST_BY_CLIENT, AppendedBatch, RawTopics, TimestampOverflowError
 from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, ReadingPlan, reading_plan, split_plan
 from cdc_pipeline.sources.raw_batches import newest_batch
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, OpenTransaction, RunContext, digest
+
+if TYPE_CHECKING:  # it needs an extra
+    from cdc_pipeline.sources.kafka.broker import Broker, BrokerTopic
 
 OVERDUE_MS = 15 * 60 * 1000
 """The longest timeout of a transaction that brokers allow by default (`transaction.max.timeout.ms`)."""
