@@ -2,9 +2,9 @@
 
 A watermark states that all changes below it were sent. Without watermarks a cut ends behind the newest change of a topic, or
 a second before it while the topic has new records. What comes later is a redelivery, with no effect, if `change_log` has it
-already. Otherwise the stream broke its guarantee (DESIGN §2, promise 4): the change stays in `change_log`, the mirror gets a
-gap, and a check fails. The mirror does not change, because later changes may have overwritten the row. A rebuild applies the
-change in order.
+already, unless it is the rest of the commit or batch at that end. Otherwise the stream broke its guarantee (DESIGN §2,
+promise 4): the change stays in `change_log`, the mirror gets a gap, and a check fails. The mirror does not change, because
+later changes may have overwritten the row. A rebuild applies the change in order.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects import unified
+from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.changes.deliveries import PARTITION, RESTART_MS
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import BATCH_POSITION, Position
@@ -64,24 +68,47 @@ NO_LATE_CHANGES = LateChanges(0, ())
 def late_changes(window: Window, log: DataFrame) -> LateChanges:
     """Counts the late changes of the new batches."""
     late = window.late_rows(log)
-    times = F.min("commit_ts").alias("first"), F.max("commit_ts").alias("last")
+    times = F.min("commit_ts").alias("first"), F.max("commit_ts").alias("last"), F.min("at").alias("first_at")
     counts = late.agg(F.count("*").alias("changes"), *times).first()
     assert counts is not None
     if not counts["changes"]:
         return NO_LATE_CHANGES
-    return LateChanges(counts["changes"], _breaches(_unseen(window, log, late, counts["first"], counts["last"])))
+    log = log.where(F.col("batch_id") <= window.after_batch)
+    unseen = _unseen(log, late, counts["first"], counts["last"])
+    if window.resolved_tso is None:
+        unseen = unseen.unionByName(_rest_of_commit(log, late, counts["first_at"])).distinct()
+    return LateChanges(counts["changes"], _breaches(unseen))
 
 
-def _unseen(window: Window, log: DataFrame, late: DataFrame, first: int, last: int) -> DataFrame:
-    """The late changes that the batches before do not have. `first` and `last` are their lowest and highest `commit_ts`.
+def _unseen(log: DataFrame, late: DataFrame, first: int, last: int) -> DataFrame:
+    """The late changes that `log` does not have. `first` and `last` are their lowest and highest `commit_ts`.
 
     Changes are equal by table, time, op and row. At one TSO a row is compared by the key that its message names, else as a
     whole: an upgraded encoder may send other columns in another form.
     """
-    late = late.withColumn("row_identity", _row_identity())
-    known = log.where((F.col("batch_id") <= window.after_batch) & F.col("commit_ts").between(first, last))
+    known = log.where(F.col("commit_ts").between(first, last))
     known = known.select(*_CHANGE[:-1], _row_identity().alias("row_identity")).distinct()
-    return late.join(known, list(_CHANGE), "left_anti")
+    unseen = late.withColumn("row_identity", _row_identity()).join(known, list(_CHANGE), "left_anti")
+    return unseen.select("database", "table", *BATCH_POSITION, "row")
+
+
+def _rest_of_commit(log: DataFrame, late: DataFrame, first: int) -> DataFrame:
+    """The late changes without a key with which a stream goes on at the clock of its newest change in `log`: those of one
+    commit or batch may be equal. `first`: the lowest `at` of `late`.
+
+    It does not go on where it has stepped back, in another batch of Canal, or a second later, as after a restart.
+    """
+    # as in `with_deliveries`
+    names = [F.when(~has_trait(Trait.IN_LOG_ORDER), F.col(name)).otherwise("") for name in ("database", "table")]
+    stream, own = [*PARTITION, "stream"], F.struct(*names).alias("stream")
+    by_stream = log.where(F.col("at") >= first).groupBy(*PARTITION, own)
+    newest = by_stream.agg(F.max(F.struct("at", "ts", "message_id")).alias("newest"))
+    lowest = F.min("at").over(Over.partitionBy(*stream).orderBy("offset", "row"))
+    rows = late.select("*", own).withColumn("lowest", lowest).join(newest, stream)
+    goes_on = (F.col("lowest") == F.col("newest.at")) & F.col("message_id").eqNullSafe(F.col("newest.message_id"))
+    goes_on &= F.coalesce(F.col("ts") - F.col("newest.ts") < RESTART_MS, F.lit(True))
+    found = rows.where(unified.is_keyless() & ~has_trait(Trait.NUMBERS_CHANGES) & goes_on)
+    return found.select("database", "table", *BATCH_POSITION, "row")
 
 
 def _breaches(unseen: DataFrame) -> tuple[Breach, ...]:

@@ -407,6 +407,15 @@ BY_TIME = {
         [[(1, "a"), (1, "a"), (2, "a")], [(1, "a"), (1, "a"), (1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a")]],
         late=3,
     ),
+    "ticdc_keyless_the_last_commit_is_resent_after_a_restart": Case(
+        [
+            [_add("x", 2, "1", exact=False), _add("x", 2, "1", exact=False, ts=6)],
+            [_add("x", 2, "1", exact=False, ts=2000), _add("x", 2, "1", exact=False, ts=2001)],
+            [_delete("x", 8, "1", exact=False)],
+        ],
+        [[(1, "a"), (1, "a")], [(1, "a"), (1, "a")], [(1, "a")]],
+        late=2,
+    ),
     "canal_restarts_within_one_second": Case(
         [
             [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 2, "1", 8)],
@@ -696,6 +705,22 @@ LATE = {
         ],
         [[(1, "c")], [(1, "c")], []],
         create=_KEYED,
+    ),
+    "ticdc_the_rest_of_a_commit_of_equal_rows_arrives_in_the_next_run": Case(
+        [
+            [_add("x", 2, "1", exact=False)],
+            [_add("x", 2, "1", exact=False, ts=6), _add("x", 2, "1", exact=False, ts=7)],
+            [_delete("x", 9, "1", exact=False)],
+        ],
+        [[(1, "a")], [(1, "a")], [(1, "a"), (1, "a")]],
+    ),
+    "canal_the_rest_of_a_batch_of_equal_rows_arrives_in_the_next_run": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 7)],
+            [_canal("INSERT", "x", 2, "1", 7)],
+            [_canal("DELETE", "x", 9, "1", 8)],
+        ],
+        [[(1, "a")], [(1, "a")], [(1, "a")]],
     ),
     "ticdc_a_create_arrives_after_the_rows_of_its_table": Case(
         [
