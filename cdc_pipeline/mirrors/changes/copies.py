@@ -5,11 +5,12 @@ key have no identity, and where only `es` orders changes, a resent old change wo
 
 Of equal changes as many are real as the fullest delivery has (`deliveries`): the n-th in a later delivery is a copy of the
 n-th in an earlier one. A row below a watermark that came before it is a delivery by itself, and so is each change of
-DataWorks, whose sequence number identifies it.
+DataWorks, whose sequence number identifies it. If the first delivery of Canal went on to a later `es`, it had all of them:
+what a later one has more is from a batch that Canal sent twice (canal-facts 50).
 
-Where the messages do not show whether equal rows without a key are copies, the table gets a gap: rows on both sides of a
-pause, rows of Canal with an older `es` than the rows between them, and rows of a batch and the next one, which may be a
-retry (canal-facts 50).
+Where the messages do not show whether equal rows are copies, the table gets a gap: rows without a key on both sides of a
+pause, or of Canal with an older `es` than the rows between them, and rows of a batch and the next one, which may be a
+retry; with a key these have an effect in a later delivery only.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ def find_copies(
     if span["exact"]:
         records = _with_lateness(records, table("watermarks").where(F.col("batch_id") <= window.last_batch))
     records = with_deliveries(records)
-    found = records.select(*ROW_POSITION, "is_late", "delivery", "pauses", "waits", "is_behind")
-    rows = equal.join(found, list(ROW_POSITION)).localCheckpoint()
+    found = records.select(*ROW_POSITION, "is_late", "delivery", "pauses", "waits", "is_behind", "reach")
+    rows = _numbered(equal.join(found, list(ROW_POSITION))).localCheckpoint()
     return _copies(rows), _gaps(rows)
 
 
@@ -117,13 +118,24 @@ def _with_lateness(records: DataFrame, watermarks: DataFrame) -> DataFrame:
     return both.withColumn("is_late", is_late).where("is_record").drop("watermark_ts", "is_record")
 
 
-def _copies(rows: DataFrame) -> DataFrame:
-    """All but the first of each ordinal, which numbers the equal changes of a delivery."""
+def _numbered(rows: DataFrame) -> DataFrame:
+    """Adds to equal rows: `ordinal`, which numbers the equal changes of a delivery, `nth`, which numbers those with one
+    ordinal, `is_surplus`: the first delivery of Canal has fewer, and `is_covered`: it went on to a later `es`."""
     one_delivery = Over.partitionBy(*_CHANGE, *PARTITION, "is_late", "delivery", "pauses").orderBy("offset", "row")
     is_alone = F.col("is_late") | has_trait(Trait.NUMBERS_CHANGES)
-    numbered = rows.withColumn("ordinal", F.when(is_alone, 1).otherwise(F.row_number().over(one_delivery)))
-    one_ordinal = Over.partitionBy(*_CHANGE, "ordinal").orderBy("is_late", "batch_id", *ROW_POSITION)
-    return numbered.withColumn("nth", F.row_number().over(one_ordinal)).where("nth > 1").select(*ROW_POSITION)
+    rows = rows.withColumn("ordinal", F.when(is_alone, 1).otherwise(F.row_number().over(one_delivery)))
+    in_order = "is_late", "batch_id", *ROW_POSITION
+    one_ordinal, one_change = Over.partitionBy(*_CHANGE, "ordinal").orderBy(*in_order), Over.partitionBy(*_CHANGE)
+    first = F.min(F.struct(*in_order, "delivery", "reach")).over(one_change)
+    rows = rows.withColumns({"nth": F.row_number().over(one_ordinal), "first": first})
+    is_later = has_trait(Trait.IN_LOG_ORDER) & (F.col("delivery") != F.col("first.delivery"))
+    most = F.max(F.when(~is_later, F.col("ordinal"))).over(one_change)
+    is_covered = F.shiftright("first.reach", unified.TSO_SHIFT) > F.col("time")
+    return rows.withColumns({"is_surplus": is_later & (F.col("ordinal") > most), "is_covered": is_covered})
+
+
+def _copies(rows: DataFrame) -> DataFrame:
+    return rows.where("nth > 1 OR (is_surplus AND is_covered)").select(*ROW_POSITION)
 
 
 def _gaps(rows: DataFrame) -> dict[TableName, Gap]:
@@ -133,8 +145,9 @@ def _gaps(rows: DataFrame) -> dict[TableName, Gap]:
     is_retry = F.col("message_id") == previous["message_id"] + 1
     is_retry &= has_trait(Trait.IN_LOG_ORDER) & (F.col("ts") - previous["ts"] >= _RETRY_MS)
     unsure = (F.min("waits") < F.max("waits")) | (F.min("is_behind") < F.max("is_behind"))
-    unsure |= F.bool_or("is_retry")
-    found = rows.where("keyless AND NOT is_late").withColumn("is_retry", F.coalesce(is_retry, F.lit(False)))
+    unsure = (F.bool_and("keyless") & unsure) | F.bool_or("is_retry")
+    found = rows.where("NOT is_late AND NOT (is_surplus AND is_covered)")
+    found = found.withColumn("is_retry", F.coalesce(is_retry, F.lit(False))).where("keyless OR is_surplus")
     found = found.groupBy(*one_delivery).agg(unsure.alias("unsure")).where("unsure")
     return {
         TableName(row["database"], row["table"]): _UNSURE

@@ -57,6 +57,7 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     - `delivery` array: equal for records of one delivery of a table in its partition, pauses aside
     - `pauses` bigint: how many pauses precede the record, itself included; `waits` bigint: the same for shorter ones
     - `is_behind` boolean: the partition of Canal has a greater `es` before the record
+    - `reach` bigint: the greatest `commit_ts` of the delivery in its partition
 
     `is_late`: a watermark at or above the record came before it. Such records say nothing about others.
     """
@@ -94,7 +95,8 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     delivery = (has_tso, steps, _count("es_steps_back").over(by_offset), _count("restarts").over(by_clock))
     sums = {f"{name}s": _count(name).over(by_offset) + _count("again").over(by_clock) for name in ("pause", "wait")}
     records = records.withColumns({"delivery": F.array(*delivery), **sums})
-    return records.select(*names, "delivery", *sums, "is_behind")
+    reach = F.max("commit_ts").over(Over.partitionBy(*PARTITION, "delivery")).alias("reach")
+    return records.select(*names, "delivery", *sums, "is_behind", reach)
 
 
 def _count(flag: str) -> Column:

@@ -93,10 +93,11 @@ def _unseen(log: DataFrame, late: DataFrame, first: int, last: int) -> DataFrame
 
 
 def _rest_of_commit(log: DataFrame, late: DataFrame, first: int) -> DataFrame:
-    """The late changes without a key with which a stream goes on at the clock of its newest change in `log`: those of one
-    commit or batch may be equal. `first`: the lowest `at` of `late`.
+    """The late changes without a key with which a stream goes on behind its newest change in `log`, or at the same clock:
+    those of one commit, batch or second may be equal. `first`: the lowest `at` of `late`.
 
-    It does not go on where it has stepped back, in another batch of Canal, or a second later, as after a restart.
+    It does not go on where it has stepped back, or at the same clock in another batch of Canal or a second later, as after
+    a restart.
     """
     # as in `with_deliveries`
     names = [F.when(~has_trait(Trait.IN_LOG_ORDER), F.col(name)).otherwise("") for name in ("database", "table")]
@@ -105,8 +106,10 @@ def _rest_of_commit(log: DataFrame, late: DataFrame, first: int) -> DataFrame:
     newest = by_stream.agg(F.max(F.struct("at", "ts", "message_id")).alias("newest"))
     lowest = F.min("at").over(Over.partitionBy(*stream).orderBy("offset", "row"))
     rows = late.select("*", own).withColumn("lowest", lowest).join(newest, stream)
-    goes_on = (F.col("lowest") == F.col("newest.at")) & F.col("message_id").eqNullSafe(F.col("newest.message_id"))
-    goes_on &= F.coalesce(F.col("ts") - F.col("newest.ts") < RESTART_MS, F.lit(True))
+    is_newer = F.col("lowest") > F.col("newest.at")
+    is_same = (F.col("lowest") == F.col("newest.at")) & F.col("message_id").eqNullSafe(F.col("newest.message_id"))
+    is_same &= F.coalesce(F.col("ts") - F.col("newest.ts") < RESTART_MS, F.lit(True))
+    goes_on = is_same | (is_newer & F.coalesce(F.col("message_id") >= F.col("newest.message_id"), F.lit(True)))
     found = rows.where(unified.is_keyless() & ~has_trait(Trait.NUMBERS_CHANGES) & goes_on)
     return found.select("database", "table", *BATCH_POSITION, "row")
 

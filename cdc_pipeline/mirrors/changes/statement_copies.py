@@ -34,14 +34,17 @@ from cdc_pipeline.positions import POSITION, Position
 
 Identity: TypeAlias = tuple[int, str, str, str, int]
 DeliveriesOf: TypeAlias = Callable[[Sequence[DdlEvent]], Mapping[Position, tuple[int, ...]]]
-"""Statements → the delivery of each in its partition."""
+"""Statements → the delivery of each in its partition. Its last number is the delivery's `reach`."""
 
 _RESENT_MS = 600_000
 """How far back a restarted Canal may resend. Usually some seconds (canal-facts 51)."""
 
 
 def statement_identities(events: Iterable[DdlEvent], deliveries_of: DeliveriesOf) -> dict[Position, Identity]:
-    """Maps the position of each statement to its identity. Equal identities mark copies of one statement."""
+    """Maps the position of each statement to its identity. Equal identities mark copies of one statement.
+
+    If the first delivery went on to a later `es`, it had all of them (`copies`).
+    """
     in_order = sorted({event.position: event for event in events}.values(), key=lambda event: event.position)
     groups: dict[tuple[int, str, str, str], list[DdlEvent]] = defaultdict(list)
     for event in in_order:
@@ -51,14 +54,20 @@ def statement_identities(events: Iterable[DdlEvent], deliveries_of: DeliveriesOf
     numbers: dict[Position, int] = {}
     for equal in groups.values():
         last: dict[object, DdlEvent] = {}
+        first, most = deliveries.get(equal[0].position), 1
         for event in equal:
             number = 1
             if _has_batch_number(event):
-                delivery = (*event.position[:2], deliveries.get(event.position))
+                found = deliveries.get(event.position)
+                delivery = (*event.position[:2], found)
                 if delivery in last:
-                    same = [other for other in in_order if deliveries.get(other.position, delivery[-1]) == delivery[-1]]
+                    same = [other for other in in_order if deliveries.get(other.position, found) == found]
                     number = numbers[last[delivery].position] + _is_new(last[delivery], event, same)
                 last[delivery] = event
+                if found == first:
+                    most = max(most, number)
+                elif first is not None and first[-1] > event.commit_ts:
+                    number = min(number, most)
             numbers[event.position] = number
     return {event.position: (*event.identity, numbers[event.position]) for event in in_order}
 
@@ -122,5 +131,5 @@ def statement_deliveries(
     near &= F.col("ts").between(min(times) - _RESENT_MS, max(times))
     offsets = F.col("offset").isin(*sorted({event.offset for event in events}))
     records = sent_records(log.where(near), history.where(near)).withColumn("is_late", F.lit(False))
-    rows = with_deliveries(records).where(offsets).select(*POSITION, "delivery", "pauses").distinct().collect()
-    return {Position(*row[:3]): (*row["delivery"], row["pauses"]) for row in rows}
+    rows = with_deliveries(records).where(offsets).select(*POSITION, "delivery", "pauses", "reach").distinct().collect()
+    return {Position(*row[:3]): (*row["delivery"], row["pauses"], row["reach"]) for row in rows}

@@ -552,6 +552,32 @@ BY_TIME = {
         [[(1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a"), (2, "a")]],
         doubt=True,
     ),
+    "canal_retries_a_batch_after_a_restart": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 7), _canal_update(4, "a", "b", 8), _canal_ddl("TRUNCATE TABLE x", 5, 9)]
+            + [_canal("INSERT", "x", 6, "2", 10), _canal("INSERT", "x", 7, "3", 11)],
+            [_canal("INSERT", "x", 2, "1", 1, ms=9000), _canal("INSERT", "x", 2, "1", 2, ms=9110)]
+            + [_canal_update(4, "a", "b", 3, ms=9000), _canal_ddl("TRUNCATE TABLE x", 5, 4, ms=9000)]
+            + [_canal_ddl("TRUNCATE TABLE x", 5, 5, ms=9110), _canal("INSERT", "x", 6, "2", 6, ms=9000)],
+            [_canal("INSERT", "x", 7, "3", 7, ms=9000), _canal("DELETE", "x", 30, "2", 8)],
+        ],
+        [[(2, "a"), (3, "a")], [(2, "a"), (3, "a")], [(3, "a")]],
+        duplicates=5,
+        create=_KEYED,
+    ),
+    "canal_retries_the_last_batch_after_a_restart": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 7), _canal_update(2, "a", "b", 7, ms=1)],
+            [_canal("INSERT", "x", 2, "1", 1, ms=9000), _canal("INSERT", "x", 2, "1", 2, ms=9110)]
+            + [_canal_update(2, "a", "b", 2, ms=9111)],
+            [_canal("INSERT", "x", 30, "2", 3)],
+        ],
+        # the second INSERT may be new: the first delivery has ended in this second
+        [[(1, "b")], [(1, "a")], [(1, "a"), (2, "a")]],
+        duplicates=2,
+        create=_KEYED,
+        doubt=True,
+    ),
     "canal_inserts_a_key_again_that_the_batch_deleted": Case(
         [
             [_canal("INSERT", "x", 2, "1", 7), _canal_keyed("INSERT", 2, "3", 7), _canal_keyed("DELETE", 2, "3", 7)],
@@ -721,6 +747,14 @@ LATE = {
             [_canal("DELETE", "x", 9, "1", 8)],
         ],
         [[(1, "a")], [(1, "a")], [(1, "a")]],
+    ),
+    "canal_without_numbers_a_partition_is_read_later_than_another": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 0), _canal("INSERT", "x", 2, "2", 0, ms=5, partition=1)],
+            [_canal("INSERT", "x", 2, "1", 0, ms=3)],
+            [_canal("DELETE", "x", 9, "2", 0)],
+        ],
+        [[(1, "a"), (2, "a")], [(1, "a"), (2, "a")], [(1, "a"), (1, "a")]],
     ),
     "ticdc_a_create_arrives_after_the_rows_of_its_table": Case(
         [
