@@ -119,18 +119,28 @@ def _with_lateness(records: DataFrame, watermarks: DataFrame) -> DataFrame:
 
 
 def _numbered(rows: DataFrame) -> DataFrame:
-    """Adds to equal rows: `ordinal`, which numbers the equal changes of a delivery, `nth`, which numbers those with one
-    ordinal, `is_surplus`: the first delivery of Canal has fewer, and `is_covered`: it went on to a later `es`."""
-    one_delivery = Over.partitionBy(*_CHANGE, *PARTITION, "is_late", "delivery", "pauses").orderBy("offset", "row")
+    """Adds to equal rows:
+
+    - `nth`: of those with one ordinal, which numbers the equal changes of a delivery
+    - `is_retry`: the equal change before may be of the same batch of Canal
+    - `is_surplus`: the first delivery of Canal has fewer; `is_covered`: it went on to a later `es`
+    """
+    one_delivery = [*_CHANGE, *PARTITION, "is_late", "delivery"]
+    by_offset = Over.partitionBy(*one_delivery).orderBy("offset", "row")
+    previous = {name: F.lag(name).over(by_offset) for name in ("message_id", "ts")}
+    is_retry = has_trait(Trait.IN_LOG_ORDER) & (F.col("message_id") == previous["message_id"] + 1)
+    is_retry = F.coalesce(is_retry & (F.col("ts") - previous["ts"] >= _RETRY_MS), F.lit(False))
     is_alone = F.col("is_late") | has_trait(Trait.NUMBERS_CHANGES)
-    rows = rows.withColumn("ordinal", F.when(is_alone, 1).otherwise(F.row_number().over(one_delivery)))
+    number = F.row_number().over(Over.partitionBy(*one_delivery, "pauses").orderBy("offset", "row"))
+    rows = rows.withColumns({"is_retry": is_retry, "ordinal": F.when(is_alone, 1).otherwise(number)})
     in_order = "is_late", "batch_id", *ROW_POSITION
     one_ordinal, one_change = Over.partitionBy(*_CHANGE, "ordinal").orderBy(*in_order), Over.partitionBy(*_CHANGE)
     first = F.min(F.struct(*in_order, "delivery", "reach")).over(one_change)
     rows = rows.withColumns({"nth": F.row_number().over(one_ordinal), "first": first})
     is_later = has_trait(Trait.IN_LOG_ORDER) & (F.col("delivery") != F.col("first.delivery"))
     most = F.max(F.when(~is_later, F.col("ordinal"))).over(one_change)
-    is_covered = F.shiftright("first.reach", unified.TSO_SHIFT) > F.col("time")
+    # a long transaction of a binlog, too, has an older `es` than the rows before it
+    is_covered = F.expr("NOT is_behind OR is_retry") & (F.shiftright("first.reach", unified.TSO_SHIFT) > F.col("time"))
     return rows.withColumns({"is_surplus": is_later & (F.col("ordinal") > most), "is_covered": is_covered})
 
 
@@ -139,16 +149,11 @@ def _copies(rows: DataFrame) -> DataFrame:
 
 
 def _gaps(rows: DataFrame) -> dict[TableName, Gap]:
-    one_delivery = [*_CHANGE, *PARTITION, "delivery"]
-    by_offset = Over.partitionBy(*one_delivery).orderBy("offset", "row")
-    previous = {name: F.lag(name).over(by_offset) for name in ("message_id", "ts")}
-    is_retry = F.col("message_id") == previous["message_id"] + 1
-    is_retry &= has_trait(Trait.IN_LOG_ORDER) & (F.col("ts") - previous["ts"] >= _RETRY_MS)
     unsure = (F.min("waits") < F.max("waits")) | (F.min("is_behind") < F.max("is_behind"))
     unsure = (F.bool_and("keyless") & unsure) | F.bool_or("is_retry")
-    found = rows.where("NOT is_late AND NOT (is_surplus AND is_covered)")
-    found = found.withColumn("is_retry", F.coalesce(is_retry, F.lit(False))).where("keyless OR is_surplus")
-    found = found.groupBy(*one_delivery).agg(unsure.alias("unsure")).where("unsure")
+    found = rows.where("NOT is_late AND NOT (is_surplus AND is_covered AND NOT is_behind)")
+    found = found.where("keyless OR (is_surplus AND NOT is_covered)")
+    found = found.groupBy(*_CHANGE, *PARTITION, "delivery").agg(unsure.alias("unsure")).where("unsure")
     return {
         TableName(row["database"], row["table"]): _UNSURE
         for row in found.select("database", "table").distinct().collect()

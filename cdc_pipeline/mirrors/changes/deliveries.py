@@ -56,7 +56,7 @@ def with_deliveries(records: DataFrame) -> DataFrame:
 
     - `delivery` array: equal for records of one delivery of a table in its partition, pauses aside
     - `pauses` bigint: how many pauses precede the record, itself included; `waits` bigint: the same for shorter ones
-    - `is_behind` boolean: the partition of Canal has a greater `es` before the record
+    - `is_behind` boolean: the delivery of Canal has a greater `es` before the record, in its partition
     - `reach` bigint: the greatest `commit_ts` of the delivery in its partition
 
     `is_late`: a watermark at or above the record came before it. Such records say nothing about others.
@@ -76,7 +76,6 @@ def with_deliveries(records: DataFrame) -> DataFrame:
             "newest": F.max("at").over(before),
             "pause": same_commit & (waited >= RESTART_MS),
             "wait": same_commit & (waited >= WAIT_MS),
-            "is_behind": F.coalesce(canal & (F.col("commit_ts") < F.max("commit_ts").over(before)), F.lit(False)),
         }
     )
     resent_to = F.last(F.when(F.col("steps_back"), F.col("newest")), ignorenulls=True).over(by_offset)
@@ -95,8 +94,11 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     delivery = (has_tso, steps, _count("es_steps_back").over(by_offset), _count("restarts").over(by_clock))
     sums = {f"{name}s": _count(name).over(by_offset) + _count("again").over(by_clock) for name in ("pause", "wait")}
     records = records.withColumns({"delivery": F.array(*delivery), **sums})
-    reach = F.max("commit_ts").over(Over.partitionBy(*PARTITION, "delivery")).alias("reach")
-    return records.select(*names, "delivery", *sums, "is_behind", reach)
+    one_delivery = Over.partitionBy(*PARTITION, "delivery")
+    before = one_delivery.orderBy("offset", "row").rowsBetween(Over.unboundedPreceding, -1)
+    is_behind = F.coalesce(canal & (F.col("commit_ts") < F.max("commit_ts").over(before)), F.lit(False))
+    reach = F.max("commit_ts").over(one_delivery)
+    return records.select(*names, "delivery", *sums, is_behind.alias("is_behind"), reach.alias("reach"))
 
 
 def _count(flag: str) -> Column:
