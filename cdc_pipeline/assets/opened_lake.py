@@ -14,8 +14,10 @@ from cdc_pipeline.lake.format import require_known_format, store_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.lake.restored_tables import require_not_restored
+from cdc_pipeline.lake.tables.batches import last_decoded_batch
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.sources.raw_batches import require_decoded_batches
+from cdc_pipeline.sources.raw_batches import newest_batch, require_decoded_batches
 from cdc_pipeline.spark.jvm import started_later
 from cdc_pipeline.spark.session import SparkLakehouse
 
@@ -55,4 +57,13 @@ def open_lake(
         require_not_restored(lake, *lake.paths.own_tables)
         require_decoded_batches(lake)
         store_format(lake)
+        if is_later and not _is_settled(lake):
+            lake.start_session()
         yield lake
+
+
+def _is_settled(lake: Lake) -> bool:
+    """Whether the newest cut has all records of the lake. If not, a run has work even without new records: the one before
+    it has died, or a blocking check has failed."""
+    newest = newest_batch(lake)
+    return newest == last_decoded_batch(lake) == published_cut(lake).last_batch

@@ -24,6 +24,8 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import BATCH_POSITION, Position
 
 _CHANGE = ("database", "table", "commit_ts", "op", "row_identity")
+_NEAR = 600_000 << unified.TSO_SHIFT
+"""How far before late changes the newest change of their stream is looked for: ten minutes."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,11 @@ def _rest_of_commit(log: DataFrame, late: DataFrame, first: int) -> DataFrame:
     # as in `with_deliveries`
     names = [F.when(~has_trait(Trait.IN_LOG_ORDER), F.col(name)).otherwise("") for name in ("database", "table")]
     stream, own = [*PARTITION, "stream"], F.struct(*names).alias("stream")
-    by_stream = log.where(F.col("at") >= first).groupBy(*PARTITION, own)
+    by_stream = log.where(F.col("at") >= first - _NEAR).groupBy(*PARTITION, own)
     newest = by_stream.agg(F.max(F.struct("at", "ts", "message_id")).alias("newest"))
     lowest = F.min("at").over(Over.partitionBy(*stream).orderBy("offset", "row"))
-    rows = late.select("*", own).withColumn("lowest", lowest).join(newest, stream)
-    is_newer = F.col("lowest") > F.col("newest.at")
+    rows = late.select("*", own).withColumn("lowest", lowest).join(newest, stream, "left")
+    is_newer = F.coalesce(F.col("lowest") > F.col("newest.at"), F.lit(True))
     is_same = (F.col("lowest") == F.col("newest.at")) & F.col("message_id").eqNullSafe(F.col("newest.message_id"))
     is_same &= F.coalesce(F.col("ts") - F.col("newest.ts") < RESTART_MS, F.lit(True))
     goes_on = is_same | (is_newer & F.coalesce(F.col("message_id") >= F.col("newest.message_id"), F.lit(True)))
