@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.checks.results import check_result
-from cdc_pipeline.contracts.rules import Breach, breaches_of_counts, find_breaches_by_form, rule_counts, wrong_types
+from cdc_pipeline.contracts.rules import Breach, breaches_of_counts, find_breaches, rule_counts, wrong_types
 from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.dialects.decode import COMPLETE_CONTRACTS, DialectName
 from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
@@ -245,7 +245,17 @@ def warnings_at(lake: Lake, places: Iterable[BatchPosition], dialect: DialectNam
     with small_query(lake.spark, 0), messages_at(raw, places) as messages:
         frame = complete_messages(with_senders(messages, unnumbered_topics(lake)), dialect).persist()
         try:
-            found = find_breaches_by_form(frame, COMPLETE_CONTRACTS)
+            forms = [row["form"] for row in frame.select("form").distinct().collect()]
+            found: list[Breach] = []
+            for form in sorted(name for name in forms if name in COMPLETE_CONTRACTS):
+                contract = COMPLETE_CONTRACTS[form]
+                columns = ["topic", "partition", "offset", *contract.to_schema().columns]
+                of_form = frame.where(frame["form"] == form).select(*columns)
+                found += [
+                    breach
+                    for breach in find_breaches(of_form, contract)
+                    if breach.warn and breach.rule not in _VALIDATED_PER_ROW
+                ]
         finally:
             frame.unpersist()
-    return [breach for breach in found if breach.warn and breach.rule not in _VALIDATED_PER_ROW]
+    return found

@@ -164,49 +164,35 @@ def _rule_name(error: dict[str, Any], schema: Any) -> str:
     return f"{field}.{name}" if name in known else f"{field}.{_TYPE}"
 
 
-def wrong_types(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> tuple[Breach, ...]:
-    """The fields that are missing or have other types: no rule can be evaluated on such a frame. Counts the rows only if
-    there are such fields.
+def find_breaches(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> tuple[Breach, ...]:
+    """The rules that rows of `frame` break. `frame` has topic, partition and offset.
+
+    If fields are missing or have other types, reports only these: no rule can be evaluated on such a frame.
     """
+    if types := wrong_types(frame, model):
+        return types
+    return breaches_of_counts(frame, model, frame.agg(*rule_counts(model)).collect())
+
+
+def wrong_types(frame: DataFrame, model: type[pa.DataFrameModel[Any]]) -> tuple[Breach, ...]:
+    """The fields that are missing or have other types. Counts the rows only if there are such fields."""
     names = failed_rules(frame, _schema_with_answers(model, {}))
     count = frame.count() if names else 0
     return tuple(Breach(name, "the field has the type of the contract", count, ()) for name in names)
 
 
-def find_breaches_by_form(frame: DataFrame, models: Mapping[str, type[pa.DataFrameModel[Any]]]) -> tuple[Breach, ...]:
-    """The rules that rows of `frame` break, in one query. `models`: form → the model of its rows.
-
-    `frame` has topic, partition, offset, form, and all fields of the models with their types.
-    """
-    counts = frame.agg(*(count for form, model in models.items() for count in rule_counts(model, form))).collect()
-    broken = {name.split("#")[0] for name, count in counts[0].asDict().items() if count}
-    found: list[Breach] = []
-    for form in sorted(broken):
-        columns = "topic", "partition", "offset", *models[form].to_schema().columns
-        of_form = frame.where(F.col("form") == form).select(*columns)
-        found += breaches_of_counts(of_form, models[form], counts, form)
-    return tuple(found)
-
-
-def rule_counts(model: type[pa.DataFrameModel[Any]], form: str | None = None) -> list[Column]:
-    """Aggregates for `breaches_of_counts`: by rule, the number of rows (of `form` only, if given) that break it."""
-    among = F.lit(True) if form is None else F.col("form") == form
+def rule_counts(model: type[pa.DataFrameModel[Any]]) -> list[Column]:
+    """Aggregates for `breaches_of_counts`: by rule, the number of rows that break it."""
     rules = enumerate(model_rules(model))
-    return [F.count(F.when(among & ~F.expr(rule.condition), 1)).alias(_counted(form, index)) for index, rule in rules]
-
-
-def _counted(form: str | None, index: int) -> str:
-    return f"{form or ''}#{index}"
+    return [F.count(F.when(~F.expr(rule.condition), 1)).alias(f"r{index}") for index, rule in rules]
 
 
 def breaches_of_counts(
-    frame: DataFrame, model: type[pa.DataFrameModel[Any]], groups: Sequence[Row], form: str | None = None
+    frame: DataFrame, model: type[pa.DataFrameModel[Any]], groups: Sequence[Row]
 ) -> tuple[Breach, ...]:
-    """The rules that rows of `frame` break. `frame` has topic, partition, offset, and the fields with their types (see
-    `wrong_types`). `groups`: `rule_counts` of its rows, in any grouping.
-    """
+    """`find_breaches`, if the fields have their types. `groups`: `rule_counts` of the rows of the frame, in any grouping."""
     rules = model_rules(model)
-    counts = {rule.name: sum(group[_counted(form, index)] for group in groups) for index, rule in enumerate(rules)}
+    counts = {rule.name: sum(group[f"r{index}"] for group in groups) for index, rule in enumerate(rules)}
     failed = failed_rules(frame, _schema_with_answers(model, counts))
     by_name = {rule.name: rule for rule in rules}
     return tuple(_breach(frame, by_name[name], counts[name]) for name in failed)

@@ -69,12 +69,6 @@ def decode_with_reasons(raw: DataFrame, dialect: DialectName = "auto") -> DataFr
     return frame.select(*_record_columns(raw), "kind", "rule", "dialect", *decoded, *reasons)
 
 
-def with_reasons(decoded: DataFrame) -> DataFrame:
-    """The frame with the columns of `decode_with_reasons`; those that it adds are null."""
-    missing = [name for name in ("column", "reason") if name not in decoded.columns]
-    return decoded.withColumns({name: F.lit(None).cast("string") for name in missing})
-
-
 def _record_columns(raw: DataFrame) -> list[str]:
     """The columns of a raw record, without those that decoding adds."""
     return [name for name in raw.columns if name not in (CONTENT, PROBLEM, ZERO_IS_CANAL, READ_BY)]

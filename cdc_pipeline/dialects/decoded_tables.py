@@ -22,7 +22,7 @@ from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.contents import claims_writer, inspect_values, read_raw_batches, with_contents
 from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
-from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons, has_one_row, with_reasons
+from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons, has_one_row
 from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
 from cdc_pipeline.dialects.traits import BY_NAME, statement_quotings
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
@@ -139,8 +139,7 @@ def _decode_batch(
             append_rows(lake, "watermarks", observed.watermarks(batch_id), commit)
         if others := [table for table in wanted if table != "watermarks"]:
             # the few records of other tables are decoded a second time
-            decoded = decode_with_reasons if counts.by_kind[unified.DEAD] else decode
-            frame = decoded(observed.other_records(raw), dialect).persist()
+            frame = decode_with_reasons(observed.other_records(raw), dialect).persist()
             try:
                 _write_others(lake, frame, batch_id, note, others)
             finally:
@@ -186,7 +185,7 @@ def _write_others(lake: Lake, frame: DataFrame, batch_id: int, note: dict[str, A
     """Writes the tables in `wanted`."""
     change_log = lake.read("change_log")
     rows = {
-        "dead_letters": lambda: unified.dead_letters(with_reasons(frame)),
+        "dead_letters": lambda: unified.dead_letters(frame),
         "ddl_history": lambda: with_empty_results(ddl_rows(frame, change_log)),
     }
 

@@ -19,12 +19,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.rules import Rule, failed_rules, model_rules
+from cdc_pipeline.contracts.rules import Rule, failed_rules, find_breaches, model_rules
 from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.dialects.traits import DIALECTS
 from cdc_pipeline_tests.contracts.cases import CASES, Cases, Fields, Model, frame_of
 from cdc_pipeline_tests.contracts.sent_cases import SENT_CASES, SENT_OF
-from cdc_pipeline_tests.support.breaches import find_breaches
 
 _ALL = {**CASES, **SENT_CASES}
 _RANDOM_ROWS = 300

@@ -5,10 +5,9 @@ from datetime import datetime, timezone
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.rules import Breach, failed_rules
+from cdc_pipeline.contracts.rules import Breach, failed_rules, find_breaches
 from cdc_pipeline.contracts.tables import DeadLetter, WatermarkRow
 from cdc_pipeline_tests.contracts.cases import ES, TSO, frame_of
-from cdc_pipeline_tests.support.breaches import find_breaches
 
 _PLACE = {"batch_id": 1, "topic": "a b", "partition": 3, "timestamp": datetime(2026, 1, 1, tzinfo=timezone.utc)}
 _LETTER = {**_PLACE, "offset": 5, "rule": "r", "reason": "x"}

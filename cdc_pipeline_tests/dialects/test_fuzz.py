@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_pipeline.contracts.rules import find_breaches
 from cdc_pipeline.contracts.tables import TABLES
 from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.decode import EXPECTATIONS, decode, decode_with_reasons
@@ -32,7 +33,6 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline.sources.records import RECORD
-from cdc_pipeline_tests.support.breaches import find_breaches
 from cdc_pipeline_tests.support.messages import EPOCH_MS, record_line, tso, watermark
 
 _RECORDS = 10_000

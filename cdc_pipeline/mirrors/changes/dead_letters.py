@@ -8,7 +8,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.control_tables import is_empty
 from cdc_pipeline.lake.delta import committed_version
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.window import Window
@@ -27,7 +26,7 @@ def dead_letter_gaps(lake: Lake, window: Window, selection: TableSelection) -> d
     """The gaps of tables whose records became dead letters while this cut's batches were decoded."""
     path = lake.paths.table("dead_letters")
     newest = committed_version(lake.spark, path, lake.paths.app_id("dead_letters"))
-    if (newest is not None and newest <= window.after_batch) or is_empty(lake, "dead_letters"):
+    if newest is not None and newest <= window.after_batch:
         return {}
     dead_letters = selection.selected(lake.read_path(path))
     new = dead_letters.where(F.col("batch_id").between(window.after_batch + 1, window.last_batch))

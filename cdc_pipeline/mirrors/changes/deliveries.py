@@ -26,6 +26,8 @@ ROW_POSITION = (*POSITION, "row")
 PARTITION = ("topic", "partition")
 RESTART_MS = 1000
 """A restart takes at least this long."""
+RESENT_MS = 600_000
+"""How far back a restarted Canal may resend. Usually some seconds (canal-facts 51)."""
 WAIT_MS = 100
 """Messages of one transaction are built within milliseconds. After this time a part of it may be sent again."""
 _SENT = (*POSITION, "exact_ts", "commit_ts", "at", "ts", "message_id", "dialect", "database", "table")

@@ -18,14 +18,12 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.changes.deliveries import PARTITION, RESTART_MS
+from cdc_pipeline.mirrors.changes.deliveries import PARTITION, RESENT_MS, RESTART_MS
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import BATCH_POSITION, Position
 
 _CHANGE = ("database", "table", "commit_ts", "op", "row_identity")
-_NEAR = 600_000 << unified.TSO_SHIFT
-"""How far before late changes the newest change of their stream is looked for: ten minutes."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ def _rest_of_commit(log: DataFrame, late: DataFrame, first: int) -> DataFrame:
     # as in `with_deliveries`
     names = [F.when(~has_trait(Trait.IN_LOG_ORDER), F.col(name)).otherwise("") for name in ("database", "table")]
     stream, own = [*PARTITION, "stream"], F.struct(*names).alias("stream")
-    by_stream = log.where(F.col("at") >= first - _NEAR).groupBy(*PARTITION, own)
+    by_stream = log.where(F.col("at") >= first - (RESENT_MS << unified.TSO_SHIFT)).groupBy(*PARTITION, own)
     newest = by_stream.agg(F.max(F.struct("at", "ts", "message_id")).alias("newest"))
     lowest = F.min("at").over(Over.partitionBy(*stream).orderBy("offset", "row"))
     rows = late.select("*", own).withColumn("lowest", lowest).join(newest, stream, "left")

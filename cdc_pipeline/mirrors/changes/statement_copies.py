@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.mirrors.changes.deliveries import sent_records, with_deliveries
+from cdc_pipeline.mirrors.changes.deliveries import RESENT_MS, sent_records, with_deliveries
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import (
@@ -35,9 +35,6 @@ from cdc_pipeline.positions import POSITION, Position
 Identity: TypeAlias = tuple[int, str, str, str, int]
 DeliveriesOf: TypeAlias = Callable[[Sequence[DdlEvent]], Mapping[Position, tuple[int, ...]]]
 """Statements → the delivery of each in its partition. Its last number is the delivery's `reach`."""
-
-_RESENT_MS = 600_000
-"""How far back a restarted Canal may resend. Usually some seconds (canal-facts 51)."""
 
 
 def statement_identities(events: Iterable[DdlEvent], deliveries_of: DeliveriesOf) -> dict[Position, Identity]:
@@ -128,7 +125,7 @@ def statement_deliveries(
     if not times:
         return {}
     near = F.col("topic").isin(*sorted({event.topic for event in events}))
-    near &= F.col("ts").between(min(times) - _RESENT_MS, max(times))
+    near &= F.col("ts").between(min(times) - RESENT_MS, max(times))
     offsets = F.col("offset").isin(*sorted({event.offset for event in events}))
     records = sent_records(log.where(near), history.where(near)).withColumn("is_late", F.lit(False))
     rows = with_deliveries(records).where(offsets).select(*POSITION, "delivery", "pauses", "reach").distinct().collect()
