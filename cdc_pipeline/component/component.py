@@ -17,12 +17,13 @@ from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.component import run_fields, table_fields
 from cdc_pipeline.component.scaffold import PipelineScaffolder
 from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
-from cdc_pipeline.component.yaml_model import YamlModel, secret_resolver
+from cdc_pipeline.component.yaml_model import YamlModel, limit, secret_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
+from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.pipeline import OWN_SPARK, Pipeline
 from cdc_pipeline.sensors.new_offsets import new_offsets_sensor
@@ -32,7 +33,6 @@ from cdc_pipeline.sources.kafka.client_settings import HIDDEN
 from cdc_pipeline.spark.session import own_spark
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_MOST_THREADS = 64
 _LEAST_RUNTIME_SECONDS = 60
 
 
@@ -362,13 +362,8 @@ class CdcPipeline(dg.Component, YamlModel):
     def _convert_policy(cls, value: object) -> object:
         return _to_policy(value) if isinstance(value, str) else value
 
-    @field_validator("merge_threads")
-    @classmethod
-    def _validate_threads(cls, value: int) -> int:
-        # not Field(ge=…): Dagster copies it to its own model of the YAML, where text causes an unclear error
-        if not 1 <= value <= _MOST_THREADS:
-            raise ValueError(f"{value} is not a number of threads: 1 to {_MOST_THREADS} is expected")
-        return value
+    _limit_threads = limit("merge_threads", least=1, most=64)
+    _limit_rows = limit("key_check_rows")
 
     @field_validator("max_runtime_seconds")
     @classmethod
@@ -380,17 +375,11 @@ class CdcPipeline(dg.Component, YamlModel):
             )
         return value
 
-    @field_validator("key_check_rows")
-    @classmethod
-    def _validate_key_check_rows(cls, value: int) -> int:
-        if value < 0:
-            raise ValueError(f"{value} is not a number of rows: 0 or more is expected")
-        return value
-
     @property
     def pipeline(self) -> Pipeline:
         exact = self.case_sensitive
         keys = {table if exact else table.lower(): tuple(columns) for table, columns in self.keys.items()}
+        routes = tuple(rule.route for rule in self.routes)
         policy = DdlPolicy(self.ddl_policy.default, tuple(self.ddl_policy.tables.items()))
         return Pipeline(
             self.name,
@@ -407,7 +396,7 @@ class CdcPipeline(dg.Component, YamlModel):
             self.tags,
             self.key_check_rows,
             self.max_runtime_seconds,
-            table_fields.table_selection(self.include, self.exclude, self.routes, case_sensitive=self.case_sensitive),
+            TableSelection(tuple(self.include), tuple(self.exclude), routes, exact),
             ColumnRules(
                 tuple(self.metadata_columns),
                 table_fields.mask_rules(self.mask),

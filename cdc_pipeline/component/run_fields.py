@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, field_serializer, field_validator, model
 from cdc_pipeline.assets.follower import FollowLimits
 from cdc_pipeline.checks.specs import CHECKS
 from cdc_pipeline.checks.streams import FreshnessLimits
-from cdc_pipeline.component.yaml_model import YamlModel, render_template
+from cdc_pipeline.component.yaml_model import YamlModel, limit, render_template
 from cdc_pipeline.sensors.new_offsets import SensorTiming
 from cdc_pipeline.sensors.notifications import RUN_FAILED, Notify, to_service
 from cdc_pipeline.sources.kafka.client_settings import HIDDEN, SecretText
@@ -41,12 +41,7 @@ class SensorSettings(YamlModel):
         int, Field(description="After this time, fewer than minimum_records records start a run, too.")
     ] = 300
 
-    @field_validator("interval_seconds", "minimum_records", "maximum_wait_seconds")
-    @classmethod
-    def _is_positive(cls, value: int) -> int:
-        if value < 1:
-            raise ValueError(f"{value} is too small: 1 or more is expected")
-        return value
+    _limit_numbers = limit("interval_seconds", "minimum_records", "maximum_wait_seconds", least=1)
 
     @property
     def timing(self) -> SensorTiming:
@@ -67,20 +62,9 @@ class FollowSettings(YamlModel):
         float, Field(description="Least time between two batches, and between two looks at the source. 0.2 or more.")
     ] = 0.5
 
-    @field_validator("maximum_minutes", "idle_minutes")
-    @classmethod
-    def _is_positive(cls, value: float) -> float:
-        if value <= 0:
-            raise ValueError(f"{value} is not a duration: more than 0 minutes are expected")
-        return value
-
-    @field_validator("minimum_pause_seconds")
-    @classmethod
-    def _is_a_pause(cls, value: float) -> float:
-        # other runs of the pipeline look for the writer lock ten times a second
-        if value < 0.2:
-            raise ValueError(f"{value} is too small: 0.2 or more seconds are expected")
-        return value
+    _limit_durations = limit("maximum_minutes", "idle_minutes", above=0)
+    # other runs of the pipeline look for the writer lock ten times a second
+    _limit_pause = limit("minimum_pause_seconds", least=0.2)
 
     def limits(self, timing: SensorTiming) -> FollowLimits:
         return FollowLimits(
@@ -110,12 +94,7 @@ class FreshnessSettings(YamlModel):
         ),
     ] = None
 
-    @field_validator("warn_minutes", "fail_minutes")
-    @classmethod
-    def _is_positive(cls, value: float | None) -> float | None:
-        if value is not None and value <= 0:
-            raise ValueError(f"{value} is not an age: more than 0 minutes are expected")
-        return value
+    _limit_ages = limit("warn_minutes", "fail_minutes", above=0)
 
     @model_validator(mode="after")
     def _warns_first(self) -> FreshnessSettings:

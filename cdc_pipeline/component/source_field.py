@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, mod
 
 from cdc_pipeline.component.kafka_fields import Options, SecuritySettings, options_resolver, validate_options
 from cdc_pipeline.component.run_fields import settings_resolver
-from cdc_pipeline.component.yaml_model import ByType, YamlModel
+from cdc_pipeline.component.yaml_model import ByType, YamlModel, limit
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
@@ -173,12 +173,7 @@ class KafkaSource(YamlModel):
             raise ValueError(f"{value!r} is not a regular expression: {error}") from None
         return value
 
-    @field_validator("max_records_per_batch")
-    @classmethod
-    def _validate_max_records(cls, value: int) -> int:
-        if value < 1:
-            raise ValueError(f"{value} is not a number of records: 1 or more is expected")
-        return value
+    _limit_records = limit("max_records_per_batch", least=1)
 
     @field_validator("made_anew")
     @classmethod
@@ -229,12 +224,7 @@ class TicdcStorageSource(YamlModel):
         int, Field(description="Maximum size of the files of a batch, in bytes. A run ingests all available batches.")
     ] = MAX_BYTES
 
-    @field_validator("max_bytes_per_batch")
-    @classmethod
-    def _validate_max_bytes(cls, value: int) -> int:
-        if value < 1:
-            raise ValueError(f"{value} is not a number of bytes: 1 or more is expected")
-        return value
+    _limit_bytes = limit("max_bytes_per_batch", least=1)
 
     @property
     def source(self) -> Source:

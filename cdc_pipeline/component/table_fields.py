@@ -1,8 +1,8 @@
-"""The fields about tables and their columns: validation, and conversion to `TableSelection` and `ColumnRules`."""
+"""The fields about tables and their columns: validation, and conversion to `Route` and `ColumnRules`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
 import dagster as dg
@@ -13,7 +13,7 @@ from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, Computed
 from cdc_pipeline.mirrors.model.masks import HASH, NULL, Mask
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
-from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
+from cdc_pipeline.mirrors.settings.selection import Route
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.sources.kafka.client_settings import SecretText
@@ -64,15 +64,8 @@ def require_include(value: list[str]) -> list[str]:
     return require_patterns(value)
 
 
-def table_selection(
-    include: Iterable[str], exclude: Iterable[str], routes: Iterable[RouteRule], *, case_sensitive: bool
-) -> TableSelection:
-    return TableSelection(tuple(include), tuple(exclude), tuple(rule.route for rule in routes), case_sensitive)
-
-
 Masks: TypeAlias = "dict[str, dict[str, str | None]]"
 _SHORTEST_SALT = 16
-
 NO_METADATA = "none"
 
 

@@ -7,6 +7,7 @@ errors that contain no value: it may be a secret.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import warnings
@@ -14,7 +15,7 @@ from typing import Any
 
 import dagster as dg
 from jinja2 import Environment, StrictUndefined
-from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic import BaseModel, GetJsonSchemaHandler, field_validator
 from pydantic_core import CoreSchema
 
 from cdc_pipeline.sources.kafka.client_settings import SecretText
@@ -57,6 +58,22 @@ class YamlModel(dg.Model, dg.Resolvable):
         if not callable(derived.model_config.get("json_schema_extra")):
             _describe(derived, cls)
         return derived
+
+
+def limit(*fields: str, least: float = 0, above: float | None = None, most: float = math.inf) -> Any:
+    """A validator of numbers or None in these fields: from `least` or `above`, to `most`.
+
+    Not Field(ge=…): Dagster copies it to its own model of the YAML, where text causes an unclear error.
+    """
+    expected = f"{least} or more" if above is None else f"more than {above}"
+    expected = expected if most == math.inf else f"{least} to {most}"
+
+    def validate(value: float | None) -> float | None:
+        if value is None or (least <= value <= most and (above is None or value > above)):
+            return value
+        raise ValueError(f"{value} is too {'large' if value > most else 'small'}: {expected} is expected")
+
+    return field_validator(*fields)(validate)
 
 
 def _unset_variable(value: object, path: str) -> tuple[str, str] | None:

@@ -124,10 +124,12 @@ class Source(Protocol):
     @property
     def kinds(self) -> frozenset[str]:
         """Dagster's `kinds` of the pipeline's assets; at most one."""
+        return frozenset()
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Texts that must not appear in logs, metadata, the lake or an exception, in every encoding that may occur."""
+        return ()
 
     def ingest(self, lake: Lake, run: RunContext, until: Mapping[str, Mapping[str, int]] | None = None) -> Intake:
         """Appends the records that the lake does not have to `raw_topic_snapshot`, in one or more batches.
@@ -147,3 +149,14 @@ class Source(Protocol):
 def digest(*parts: str) -> str:
     """A hash of 16 hexadecimal digits that identifies a sequence of texts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def compare_listings(
+    note: Mapping[str, Any] | None, listing: str, files: int, folder: str
+) -> NewRecords | NoNewRecords:
+    """`Source.find_new_records` of a folder with this digest of its listing: new unless the newest note has the digest."""
+    seen = (note or {}).get("listing")
+    if seen == listing:
+        return NoNewRecords(f"nothing new: all {files} files of {folder!r} are ingested")
+    # the number of records is unknown until the files are read
+    return NewRecords(f"new among the {files} files of {folder!r}", str(seen), listing, files)

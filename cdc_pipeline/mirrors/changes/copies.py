@@ -151,8 +151,7 @@ def _copies(rows: DataFrame) -> DataFrame:
 def _gaps(rows: DataFrame) -> dict[TableName, Gap]:
     unsure = (F.min("waits") < F.max("waits")) | (F.min("is_behind") < F.max("is_behind"))
     unsure = (F.bool_and("keyless") & unsure) | F.bool_or("is_retry")
-    found = rows.where("NOT is_late AND NOT (is_surplus AND is_covered AND NOT is_behind)")
-    found = found.where("keyless OR (is_surplus AND NOT is_covered)")
+    found = rows.where("NOT is_late AND IF(is_surplus, (NOT is_covered) OR (keyless AND is_behind), keyless)")
     found = found.groupBy(*_CHANGE, *PARTITION, "delivery").agg(unsure.alias("unsure")).where("unsure")
     return {
         TableName(row["database"], row["table"]): _UNSURE

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from functools import reduce
+from operator import itemgetter, or_
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -134,7 +136,9 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     if newest_batch is None:
         return StreamProgress(published.last_batch, False, None, None, (), heartbeats=published.heartbeats)
     new = [batch for batch in batches if batch["batch_id"] > published.last_batch]
-    newest_of = _newest_watermarks(lake, published.resolved_tso)
+    tso = published.resolved_tso
+    least: list[Condition] = [] if tso is None else [("watermark_ts", ">=", tso)]
+    newest_of = read_maxima(lake, "watermarks", ("topic", "partition"), "watermark_ts", *least)
     known = {(span["topic"], span["partition"]) for batch in new for span in batch["offsets"]} | newest_of.keys()
     ended = newest_batch["ended"] or ()
     # if all topics ended, their last watermarks still count
@@ -145,6 +149,8 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     if waiting and published.cut_id:
         return read_progress(lake)  # a new partition, or one below the published TSO
     spans = [batch for batch in new if batch["oldest_at"] is not None]
+    # the union of counters has the greater one of each topic
+    heartbeats = reduce(or_, (Counter(batch["heartbeats"] or {}) for batch in new), Counter(published.heartbeats))
     found = StreamProgress(
         newest_batch["batch_id"],
         exact,
@@ -153,9 +159,7 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
         waiting,
         new_row_changes=sum(batch["row_changes"] for batch in new),
         new_span=(min(one["oldest_at"] for one in spans), max(one["newest_at"] for one in spans)) if spans else None,
-        heartbeats=_newest_heartbeats(
-            [published.heartbeats, *(batch["heartbeats"] for batch in new if batch["heartbeats"])], ended
-        ),
+        heartbeats={topic: ms for topic, ms in heartbeats.items() if topic not in ended},
     )
     if not exact or waiting:
         return found
@@ -212,17 +216,6 @@ def _hold_statements(
         if any(ends[other] <= at + _SETTLE for other in (incomplete & ends.keys()) - {topic}):
             ends[topic] = min(ends[topic], at)
             incomplete.add(topic)
-
-
-def _newest_heartbeats(maps: Iterable[Mapping[str, int]], ended: Collection[str]) -> dict[str, int]:
-    in_order = sorted((ms, topic) for heartbeats in maps for topic, ms in heartbeats.items() if topic not in ended)
-    return {topic: ms for ms, topic in in_order}
-
-
-def _newest_watermarks(lake: Lake, least: int | None) -> dict[tuple[str, int], int]:
-    """(topic, partition) → its newest watermark, if that is at or above `least`."""
-    at_least: tuple[Condition, ...] = () if least is None else (("watermark_ts", ">=", least),)
-    return read_maxima(lake, "watermarks", ("topic", "partition"), "watermark_ts", *at_least)
 
 
 def published_cut(lake: Lake) -> PublishedCut:

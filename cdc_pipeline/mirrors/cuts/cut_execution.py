@@ -145,10 +145,8 @@ class CutExecution:
         selection, window = planned.settings.selection, planned.window
         if selection.includes_all:
             return 0
-        inside, log = (
-            selection.excluded(rows) for rows in (window.read_changes(self.lake), self.lake.read("change_log"))
-        )
-        return inside.count() + window.late_rows(log).count()
+        late = window.late_rows(self.lake.read("change_log"))
+        return sum(selection.excluded(rows).count() for rows in (window.read_changes(self.lake), late))
 
     # ---- steps
 

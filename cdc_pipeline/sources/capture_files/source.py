@@ -22,7 +22,16 @@ from cdc_pipeline.sources import intake
 from cdc_pipeline.sources.capture_files import reading
 from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id
 from cdc_pipeline.sources.records import NEW_COLUMNS
-from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext, SourceFile, digest
+from cdc_pipeline.sources.source import (
+    Intake,
+    NewRecords,
+    NoNewRecords,
+    RunContext,
+    Source,
+    SourceFile,
+    compare_listings,
+    digest,
+)
 from cdc_pipeline.spark.small_frames import small_query
 
 _SHORT_LINE = 350
@@ -132,7 +141,7 @@ def _skipped(listing: reading.FolderListing) -> str:
 
 
 @dataclass(frozen=True)
-class CaptureFiles:
+class CaptureFiles(Source):
     """The folder `path` of capture files; the format is described in `sources.capture_files.reading`."""
 
     path: str
@@ -140,14 +149,6 @@ class CaptureFiles:
     @property
     def location(self) -> str:
         return f"the capture folder {self.path!r}"
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        return frozenset()
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        return ()
 
     def ingest(self, lake: Lake, run: RunContext, until: Mapping[str, Mapping[str, int]] | None = None) -> Intake:
         """Ingests all new files as one batch. Ignores `until`: the run uses the current listing, not the sensor's."""
@@ -157,9 +158,4 @@ class CaptureFiles:
         listing = reading.list_folder(self.path)
         if not listing.files:
             return NoNewRecords(f"there are no capture files in {self.path!r} yet")
-        range_id = listing_digest(listing)
-        if note is not None and note.get("listing") == range_id:
-            return NoNewRecords(f"nothing new: all {len(listing.files)} files of {self.path!r} are ingested")
-        # the number of records is unknown until the files are read
-        summary = f"new files among the {len(listing.files)} of {self.path!r}"
-        return NewRecords(summary, range_id, range_id, len(listing.files))
+        return compare_listings(note, listing_digest(listing), len(listing.files), self.path)

@@ -23,7 +23,15 @@ from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import raw_app_id
 from cdc_pipeline.sources.records import NEW_COLUMNS
-from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext, SourceFile
+from cdc_pipeline.sources.source import (
+    Intake,
+    NewRecords,
+    NoNewRecords,
+    RunContext,
+    Source,
+    SourceFile,
+    compare_listings,
+)
 from cdc_pipeline.sources.storage import reading
 from cdc_pipeline.sources.storage.batches import (
     Progress,
@@ -52,7 +60,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class TicdcStorage:
+class TicdcStorage(Source):
     """The folder of a TiCDC storage sink."""
 
     path: str
@@ -65,14 +73,6 @@ class TicdcStorage:
     @property
     def location(self) -> str:
         return f"the storage folder {self.path!r}"
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        return frozenset()
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        return ()
 
     def ingest(self, lake: Lake, run: RunContext, until: Mapping[str, Mapping[str, int]] | None = None) -> Intake:
         """Ingests all new files in one or more batches, and the checkpoint in the last one. Ignores `until`."""
@@ -92,12 +92,7 @@ class TicdcStorage:
         listing = list_folder(folder)
         if not listing.files and listing.checkpoint is None:
             return NoNewRecords(f"{self.path!r} is empty")
-        range_id, seen = listing.digest, (note or {}).get("listing")
-        if seen == range_id:
-            return NoNewRecords(f"nothing new: all {len(listing.files)} files of {self.path!r} are ingested")
-        # the number of records is unknown until the files are read
-        summary = f"new among the {len(listing.files)} files of {self.path!r}"
-        return NewRecords(summary, str(seen), range_id, len(listing.files))
+        return compare_listings(note, listing.digest, len(listing.files), self.path)
 
 
 @dataclass
