@@ -26,6 +26,7 @@ from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.changes.deliveries import (
     PARTITION,
+    RETRY_MS,
     ROW_POSITION,
     image_hash,
     sent_records,
@@ -36,8 +37,6 @@ from cdc_pipeline.mysql.model.table import TableName
 
 _CHANGE = ("database", "table", "op", "time", "images")
 """Equal in all copies of a change. `time`: `es`, or the number of DataWorks. `images`: the `image_hash` of both images."""
-_RETRY_MS = 90
-"""Canal waits 100 ms before it resends a batch under the next number (canal-facts 50)."""
 _UNSURE = Gap(
     GapKind.UNKNOWN_DUPLICATES,
     "equal rows arrived more than once, as redeliveries or as separate rows; the messages do not show which: compare the "
@@ -129,7 +128,7 @@ def _numbered(rows: DataFrame) -> DataFrame:
     by_offset = Over.partitionBy(*one_delivery).orderBy("offset", "row")
     previous = {name: F.lag(name).over(by_offset) for name in ("message_id", "ts")}
     is_retry = has_trait(Trait.IN_LOG_ORDER) & (F.col("message_id") == previous["message_id"] + 1)
-    is_retry = F.coalesce(is_retry & (F.col("ts") - previous["ts"] >= _RETRY_MS), F.lit(False))
+    is_retry = F.coalesce(is_retry & (F.col("ts") - previous["ts"] >= RETRY_MS), F.lit(False))
     is_alone = F.col("is_late") | has_trait(Trait.NUMBERS_CHANGES)
     number = F.row_number().over(Over.partitionBy(*one_delivery, "pauses").orderBy("offset", "row"))
     rows = rows.withColumns({"is_retry": is_retry, "ordinal": F.when(is_alone, 1).otherwise(number)})
@@ -152,7 +151,8 @@ def _gaps(rows: DataFrame) -> dict[TableName, Gap]:
     unsure = (F.min("waits") < F.max("waits")) | (F.min("is_behind") < F.max("is_behind"))
     unsure = (F.bool_and("keyless") & unsure) | F.bool_or("is_retry")
     found = rows.where("NOT is_late AND IF(is_surplus, (NOT is_covered) OR (keyless AND is_behind), keyless)")
-    found = found.groupBy(*_CHANGE, *PARTITION, "delivery").agg(unsure.alias("unsure")).where("unsure")
+    sure_part = F.expr("slice(delivery, 1, size(delivery) - 1)")
+    found = found.groupBy(*_CHANGE, *PARTITION, sure_part).agg(unsure.alias("unsure")).where("unsure")
     return {
         TableName(row["database"], row["table"]): _UNSURE
         for row in found.select("database", "table").distinct().collect()

@@ -5,7 +5,8 @@ A new delivery starts
 - where the stream steps back: a table of TiCDC by `commit_ts`, a partition of Canal by `at`, if it resends with the `ts` of
   the first sending (alibaba/canal#4839). It ends where the records are newer than all before it;
 - where Canal's batch numbers start again along `ts` (canal-facts 3, 51), over all partitions of a topic. Without batch
-  numbers `es` steps back there, with a newer `ts`;
+  numbers `es` steps back there, a second later by `ts`. A long transaction may do the same, so such a place counts in
+  `waits`, too;
 - with the first TSO, which TiCDC sends after a restart with `enable-tidb-extension`;
 - after a pause of a second inside one commit of TiCDC (ticdc-facts §10), or inside one batch number of Canal, which may have
   restarted in its first batch. Nothing else shows whether such a pause is a restart, so it counts in `pauses`.
@@ -30,6 +31,8 @@ RESENT_MS = 600_000
 """How far back a restarted Canal may resend. Usually some seconds (canal-facts 51)."""
 WAIT_MS = 100
 """Messages of one transaction are built within milliseconds. After this time a part of it may be sent again."""
+RETRY_MS = 90
+"""Canal waits 100 ms before it resends a batch under the next number (canal-facts 50)."""
 _SENT = (*POSITION, "exact_ts", "commit_ts", "at", "ts", "message_id", "dialect", "database", "table")
 
 
@@ -56,7 +59,8 @@ def sent_records(log: DataFrame, statements: DataFrame) -> DataFrame:
 def with_deliveries(records: DataFrame) -> DataFrame:
     """Adds, to columns of `sent_records` and `is_late`:
 
-    - `delivery` array: equal for records of one delivery of a table in its partition, pauses aside
+    - `delivery` array: equal for records of one delivery of a table in its partition, pauses aside. Its last number counts
+      the deliveries that only `es` shows
     - `pauses` bigint: how many pauses precede the record, itself included; `waits` bigint: the same for shorter ones
     - `is_behind` boolean: the delivery of Canal has a greater `es` before the record, in its partition
     - `reach` bigint: the greatest `commit_ts` of the delivery in its partition
@@ -78,6 +82,7 @@ def with_deliveries(records: DataFrame) -> DataFrame:
             "newest": F.max("at").over(before),
             "pause": same_commit & (waited >= RESTART_MS),
             "wait": same_commit & (waited >= WAIT_MS),
+            "waited": waited,
         }
     )
     resent_to = F.last(F.when(F.col("steps_back"), F.col("newest")), ignorenulls=True).over(by_offset)
@@ -85,7 +90,14 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     number = F.when(canal & is_numbered & ~F.col("is_resent"), F.struct("message_id", "ts"))
     es_steps_back = canal & ~is_numbered & ~F.col("is_resent") & (F.col("commit_ts") < previous["commit_ts"])
     follows_resent = F.lag("is_resent").over(by_offset)
-    records = records.withColumns({"number": number, "es_steps_back": es_steps_back, "follows_resent": follows_resent})
+    records = records.withColumns(
+        {
+            "number": number,
+            "es_steps_back": es_steps_back & (F.col("waited") >= RESTART_MS),
+            "wait": F.col("wait") | (es_steps_back & (F.col("waited") >= RETRY_MS)),
+            "follows_resent": follows_resent,
+        }
+    )
     number, last = F.col("number"), F.last("number", ignorenulls=True).over(before_by_clock)
     again = (number["message_id"] == last["message_id"]) & (number["ts"] - last["ts"] >= RESTART_MS)
     # after a stretch with its former clock Canal goes on with new numbers
@@ -93,7 +105,7 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     records = records.withColumns({"restarts": restarts, "again": again})
     steps = F.when(F.col("is_resent"), _count("steps_back").over(by_offset)).otherwise(0)
     has_tso = F.col("exact_ts").cast("bigint")
-    delivery = (has_tso, steps, _count("es_steps_back").over(by_offset), _count("restarts").over(by_clock))
+    delivery = (has_tso, steps, _count("restarts").over(by_clock), _count("es_steps_back").over(by_offset))
     sums = {f"{name}s": _count(name).over(by_offset) + _count("again").over(by_clock) for name in ("pause", "wait")}
     records = records.withColumns({"delivery": F.array(*delivery), **sums})
     one_delivery = Over.partitionBy(*PARTITION, "delivery")

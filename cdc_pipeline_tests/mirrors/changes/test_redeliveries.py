@@ -695,6 +695,26 @@ BY_TIME = {
         [[(1, "a"), (2, "a")], [(1, "a"), (2, "a")], [(1, "a"), (1, "a"), (2, "a")]],
         late=2,
     ),
+    "canal_without_numbers_a_long_transaction_between_equal_changes": Case(
+        [
+            [_canal("INSERT", "x", 4, "1", 0), _canal("INSERT", "x", 3, "2", 0, ms=1003)]
+            + [_canal("INSERT", "x", 4, "1", 0, ms=4)],
+            [_canal("DELETE", "x", 6, "2", 0)],
+            [],
+        ],
+        [[(1, "a"), (1, "a"), (2, "a")], [(1, "a"), (1, "a")], [(1, "a"), (1, "a")]],
+    ),
+    # perhaps a batch that was sent twice
+    "canal_without_numbers_a_long_transaction_after_a_wait": Case(
+        [
+            [_canal("INSERT", "x", 4, "1", 0), _canal("INSERT", "x", 3, "2", 0, ms=1100)]
+            + [_canal("INSERT", "x", 4, "1", 0, ms=101)],
+            [_canal("DELETE", "x", 6, "2", 0)],
+            [],
+        ],
+        [[(1, "a"), (1, "a"), (2, "a")], [(1, "a"), (1, "a")], [(1, "a"), (1, "a")]],
+        doubt=True,
+    ),
     "canal_without_numbers_resends_rows_and_a_statement": Case(
         [
             [_canal("INSERT", "x", 2, "1", 0), _canal_ddl("TRUNCATE TABLE x", 3, 0)]
@@ -706,6 +726,7 @@ BY_TIME = {
         ],
         [[(2, "a"), (3, "a")], [(2, "a"), (3, "a"), (4, "a")], [(2, "a"), (3, "a"), (4, "a")]],
         duplicates=3,
+        doubt=True,
     ),
     "dataworks_identifies_a_copy_by_its_number": Case(
         [
