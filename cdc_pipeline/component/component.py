@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import dagster as dg
@@ -77,18 +77,6 @@ def _to_policy(action: object) -> DdlPolicyRules:
     if action not in (APPLY, KEEP, HOLD):
         raise ValueError(f"ddl_policy: {action!r} is not a policy: {APPLY}, {KEEP} or {HOLD} is expected, or a mapping")
     return DdlPolicyRules(default=action)
-
-
-_Value = TypeVar("_Value")
-
-
-def _validate_for_dagster(value: _Value, **fields: Any) -> _Value:
-    """The unchanged value. Raises ValueError with Dagster's message if an asset cannot have these fields."""
-    try:
-        dg.AssetSpec("any", **fields)
-    except dg.DagsterInvalidDefinitionError as error:
-        raise ValueError(str(error)) from error
-    return value
 
 
 @dg.scaffold_with(PipelineScaffolder)
@@ -304,15 +292,14 @@ class CdcPipeline(dg.Component, YamlModel):
             )
         return ZoneInfo(value).key
 
-    @field_validator("owners")
+    @field_validator("owners", "tags")
     @classmethod
-    def _validate_owners(cls, value: list[str]) -> list[str]:
-        return _validate_for_dagster(value, owners=value)
-
-    @field_validator("tags")
-    @classmethod
-    def _validate_tags(cls, value: dict[str, str]) -> dict[str, str]:
-        return _validate_for_dagster(value, tags=value)
+    def _validate_for_dagster(cls, value: Any, info: ValidationInfo) -> Any:
+        try:
+            dg.AssetSpec("any", **{str(info.field_name): value})
+        except dg.DagsterInvalidDefinitionError as error:
+            raise ValueError(str(error)) from error
+        return value
 
     @field_validator("maintenance_cron")
     @classmethod
