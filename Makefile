@@ -7,6 +7,7 @@ SPEED ?= 20
 LOCK_FLAGS ?=
 # A shorter benchmark: make bench BENCH_FLAGS='--records 300000 --repeat 2'. Its figures as JSON: BENCH_FLAGS='--json FILE'
 BENCH_FLAGS ?=
+JAR_FLAGS ?=
 # Options of pytest: make test TEST_FLAGS="-k sensor". `--record-durations=core` (in `make test`) or `=all` (in
 # `make test-all`) writes the seconds of each file to cdc_pipeline_tests/durations.new.json. durations.json balances the shards.
 TEST_FLAGS ?=
@@ -34,7 +35,7 @@ MAKEFLAGS += --no-print-directory
 # Targets share one .venv, and Spark uses every core.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help wheel venv venv-and-java demo test test-fast test-core test-all test-changed bench bench-end-to-end \
+.PHONY: help jar wheel venv venv-and-java demo test test-fast test-core test-all test-changed bench bench-end-to-end \
 	bench-tables bench-growth bench-memory bench-follow-memory bench-start bench-days bench-latency bench-many-topics bench-warm-batch \
 	bench-quick bench-beside bench-peers bench-readers lint format lock history docs docs-site screenshots ui kafka-demo clean
 
@@ -129,6 +130,9 @@ bench-readers: venv-and-java ## time to read a mirror after 1,000 small cuts, ov
 bench-quick: venv-and-java ## start, warm batch, and 300,000 events end to end: ten minutes
 	$(BIN)/python -m benchmarks.quick $(BENCH_FLAGS)
 
+jar: venv-and-java ## compile java/ into the jar of the package, or compare both: JAR_FLAGS=--check (needs javac 17)
+	$(BIN)/python scripts/log_store_jar.py $(JAR_FLAGS)
+
 wheel: venv ## build the wheel into dist/
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	ls dist/*.whl
@@ -163,7 +167,7 @@ lock: ## update the three locks from pyproject.toml (needs the package index)
 	fi; \
 	"$$uv" $(COMPILE) --extra dev -o requirements.lock pyproject.toml; \
 	"$$uv" $(COMPILE) --group docs -o requirements-docs.lock; \
-	"$$uv" $(COMPILE) --extra kafka --extra notify --extra ui --extra postgres --extra k8s --constraint requirements.lock \
+	"$$uv" $(COMPILE) --extra kafka --extra notify --extra s3 --extra ui --extra postgres --extra k8s --constraint requirements.lock \
 		-o deploy/requirements.lock pyproject.toml; \
 	for lock in requirements.lock requirements-docs.lock deploy/requirements.lock; do echo "[lock] $$lock: $$(grep -c '==' $$lock) pins"; done
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName
-from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.paths import LakePaths, stores_of
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
@@ -46,8 +46,18 @@ class Pipeline:
     """Time limit of a run; None: the limit of `dagster.yaml`."""
     selection: TableSelection = ALL_TABLES
     columns: ColumnRules = field(default_factory=ColumnRules)
-    spark_resource: str = OWN_SPARK
-    """Key of the Dagster resource with the Spark session."""
+    spark_resource: str = ""
+    """Key of the project's resource with the Spark session; empty: that of the component."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The object stores that the Spark session has to reach."""
+        return stores_of(self.lake, self.claim_store or "", self.source.folder)
+
+    @property
+    def spark_key(self) -> str:
+        """Key of the Dagster resource with the Spark session."""
+        return self.spark_resource or "_".join((OWN_SPARK, *self.stores))
 
     @property
     def run_tags(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -20,6 +20,9 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support import shards
 from cdc_pipeline_tests.support.spark_settings import SMALL
 from cdc_pipeline_tests.support.tiers import hide_java, mark_tiers
+
+if TYPE_CHECKING:
+    from cdc_pipeline_tests.support.servers.object_store import ObjectStore
 
 # No deadline for examples: on a busy machine it would measure the machine.
 settings.register_profile("suite", deadline=None)
@@ -112,16 +115,53 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
+def _object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    from cdc_pipeline_tests.support.servers.object_store import object_store
+
+    with object_store(tmp_path_factory.mktemp("object-store")) as found:
+        yield found
+
+
+@pytest.fixture
+def s3(_object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """A server of S3, found by AWS's environment variables."""
+    for name, value in _object_store.environment.items():
+        monkeypatch.setenv(name, value)
+    return _object_store
+
+
+@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from cdc_pipeline.spark.session import SparkLakehouse
 
     session = SparkLakehouse(
         driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "3g"),
         shuffle_partitions=1,
+        stores=["s3"],
         settings=dict(SMALL),
     ).session
     yield session
     session.stop()
+
+
+@pytest.fixture
+def s3_spark(spark: SparkSession, s3: ObjectStore) -> Iterator[SparkSession]:
+    """The session of the suite, whose JVM was started without AWS's variables."""
+    from cdc_pipeline_tests.support.servers.object_store import BUCKET
+
+    hadoop = spark._jsc.hadoopConfiguration()
+    values = {
+        "endpoint": s3.url,
+        "endpoint.region": s3.environment["AWS_REGION"],
+        "path.style.access": "true",
+        "access.key": s3.environment["AWS_ACCESS_KEY_ID"],
+        "secret.key": s3.environment["AWS_SECRET_ACCESS_KEY"],
+    }
+    for name, value in values.items():
+        hadoop.set(f"fs.s3a.bucket.{BUCKET}.{name}", value)
+    yield spark
+    for name in values:
+        hadoop.unset(f"fs.s3a.bucket.{BUCKET}.{name}")
 
 
 _FOR_ANY_DATA = {

@@ -59,7 +59,7 @@ def test_make_test_and_ci_run_the_fast_and_the_core_tier() -> None:
     (parts,) = re.findall(r"^test: ([a-z -]*?) ##", MAKEFILE, re.MULTILINE)
     assert parts.split() == ["test-fast", "test-core"]
     steps = re.findall(r'^step "(.*?)" make (.*)$', (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
-    assert [target for _, target in steps] == ["venv", "lint", "test", "wheel"]
+    assert [target for _, target in steps] == ["venv", "lint", "test", "jar JAR_FLAGS=--check", "wheel"]
 
 
 def test_a_test_without_the_marker_jvm_finds_no_java() -> None:

@@ -46,7 +46,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         name=f"{pipeline.name}_decoded",
         specs=_specs(pipeline, keys),
         check_specs=_check_specs(keys),
-        required_resource_keys={pipeline.spark_resource},
+        required_resource_keys={pipeline.spark_key},
     )
     def decoded(context: dg.AssetExecutionContext) -> Iterator[StageResult]:
         with open_lake(context, pipeline, short_lived=True) as lake:

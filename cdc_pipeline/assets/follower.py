@@ -162,7 +162,7 @@ class Follower:
 
     def _has_new_records(self) -> bool:
         """Whether the source has enough new records for a batch. Starts no Spark job."""
-        note = newest_note(self.pipeline.paths) if self.pipeline.paths.is_local else self._positions
+        note = newest_note(self.pipeline.paths) if self.pipeline.paths.has_files else self._positions
         with translate_errors(self.pipeline.source.secrets):
             found = self.pipeline.source.find_new_records(note)
         if not isinstance(found, NewRecords) or found.range_id == self._ingested_range:

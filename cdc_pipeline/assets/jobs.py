@@ -39,7 +39,7 @@ def one_step_job(
     op = dg.op(
         name=f"{pipeline.name}_{step.__name__}",
         description=description,
-        required_resource_keys={pipeline.spark_resource},
+        required_resource_keys={pipeline.spark_key},
         out=dg.Out(dg.Nothing),
     )(step)
 

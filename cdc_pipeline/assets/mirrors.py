@@ -108,7 +108,7 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
         name=f"{pipeline.name}_mirrors",
         specs=[*specs, _cuts_spec(pipeline, cuts, list(names), limits)],
         check_specs=_check_specs(cuts, limits),
-        required_resource_keys={pipeline.spark_resource},
+        required_resource_keys={pipeline.spark_key},
     )
     def mirrors(context: dg.AssetExecutionContext) -> Iterator[StageResult]:
         run = RunContext(context.run.run_id, context.log.info)
@@ -135,8 +135,8 @@ def cut_results(
     """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them."""
     cuts = nodes.table_key(pipeline.name, nodes.CUTS)
     report = cut_maker(lake, pipeline, run.run_id, run.report).advance()
-    # a remote lake has no catalog, only the metadata of new materializations
-    mirrors = report.mirrors if lake.paths.is_local else [one for one in report.mirrors if one.name in report.changed]
+    # without a catalog there is only the metadata of new materializations
+    mirrors = report.mirrors if lake.paths.has_files else [one for one in report.mirrors if one.name in report.changed]
     catalog = nodes.update_catalog(lake, mirrors, reread=bool(report.selection_changes))
     checks = _lake_check_results(instance, lake, pipeline, report, cuts, recent)
     by_name = {entry.name: entry for entry in report.mirrors}

@@ -24,11 +24,17 @@ from cdc_pipeline.spark.session import SparkLakehouse
 
 def spark_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline) -> SparkLakehouse:
     """The resource of the pipeline. Raises `dg.Failure` if the project's one is no SparkLakehouse."""
-    found = getattr(context.resources, pipeline.spark_resource)
+    found = getattr(context.resources, pipeline.spark_key)
     if isinstance(found, SparkLakehouse):
+        if not set(pipeline.stores) <= {*found.stores}:
+            raise dg.Failure(
+                f"the resource {pipeline.spark_key!r} (field spark_resource) has stores: {found.stores}, but the pipeline "
+                f"needs {list(pipeline.stores)}",
+                allow_retries=False,
+            )
         return found
     raise dg.Failure(
-        f"the resource {pipeline.spark_resource!r} (field spark_resource) is a {type(found).__name__}, but a "
+        f"the resource {pipeline.spark_key!r} (field spark_resource) is a {type(found).__name__}, but a "
         "cdc_pipeline.SparkLakehouse is expected",
         allow_retries=False,
     )

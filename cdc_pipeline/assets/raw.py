@@ -47,7 +47,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         description=_DESCRIPTION,
         **node_attributes(pipeline),
         metadata={"dagster/uri": pipeline.paths.table(RAW)},
-        required_resource_keys={pipeline.spark_resource},
+        required_resource_keys={pipeline.spark_key},
         check_specs=[check_spec(NO_OPEN_TRANSACTIONS, key)] if _is_kafka(pipeline) else [],
     )
     def raw_topic_snapshot(context: dg.AssetExecutionContext, config: Range) -> Iterator[StageResult]:
@@ -81,7 +81,7 @@ def ingest_results(
                 "files": _first(file.name for file in intake.files),
                 "skipped_files": list(intake.skipped_files),
                 "offsets": ranges_table(intake.ranges[:_MOST_SHOWN]),
-                **({} if pipeline.paths.is_local else {POSITIONS: dg.MetadataValue.json(dict(intake.positions))}),
+                **({} if pipeline.paths.has_files else {POSITIONS: dg.MetadataValue.json(dict(intake.positions))}),
                 **delta_columns(lake.state(RAW)),
                 "lost_offsets": [
                     f"{topic}/{partition} {offsets_text(first, end)}" for topic, partition, first, end in intake.lost

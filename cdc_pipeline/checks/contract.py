@@ -2,14 +2,13 @@
 
 `contract` validates with Pandera what decoding enforces. `field_rules` counts what accepted messages break, over all runs,
 in `<lake>/<pipeline>/field_rules.json`. That file is a cache: if it is missing or damaged, each shape of messages is
-validated again. Only local lakes have it.
+validated again. Lakes without `has_files` have none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import dagster as dg
 from pyspark.sql import DataFrame
@@ -25,7 +24,7 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.control_tables import read_frame
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths
-from cdc_pipeline.local_files import write_atomically
+from cdc_pipeline.lake.store import read_file, write_file
 from cdc_pipeline.positions import BatchPosition
 from cdc_pipeline.spark.small_frames import is_small, small_query
 from cdc_pipeline.stored_json import StoredJson
@@ -178,18 +177,17 @@ _STORED = StoredJson(FieldNotes)
 
 
 def read_notes(paths: LakePaths) -> FieldNotes:
-    if not paths.is_local:
-        return NO_NOTES
     try:
-        return _STORED.from_json((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
+        stored = read_file(paths.home, _FILE) if paths.has_files else None
+        return NO_NOTES if stored is None else _STORED.from_json(stored.decode())
     except (OSError, ValueError, LakeError):
         return NO_NOTES
 
 
 def write_notes(paths: LakePaths, notes: FieldNotes) -> None:
     """Replaces the file atomically."""
-    if paths.is_local:
-        write_atomically(Path(paths.home) / _FILE, _STORED.to_json(notes))
+    if paths.has_files:
+        write_file(paths.home, _FILE, _STORED.to_json(notes))
 
 
 FIELD_RULES = "field_rules"

@@ -16,7 +16,7 @@ from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.paths import OWN_TABLES, LakePaths, is_for_delta_rs, is_local_path
+from cdc_pipeline.lake.paths import OWN_TABLES, LakePaths, is_for_delta_rs, is_local_path, stores_of
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.spark.session import SparkLakehouse, own_spark
 
@@ -42,7 +42,7 @@ class DeclaredPipeline:
     @property
     def spark(self) -> SparkLakehouse:
         """The resource of the pipeline. Raises DeclarationError if it is no SparkLakehouse."""
-        name = self.pipeline.spark_resource
+        name = self.pipeline.spark_key
         found = (self.definitions.resources or {}).get(name)
         if not isinstance(found, SparkLakehouse):
             raise DeclarationError(
@@ -150,7 +150,7 @@ def readable_lake(paths: LakePaths, declared: DeclaredPipeline | None = None) ->
     # the functions that read control tables of a local folder do not use the session
     spark: Any = None
     if not is_for_delta_rs(paths.home):
-        spark = (own_spark() if declared is None else declared.spark).session
+        spark = (own_spark(stores_of(paths.root)) if declared is None else declared.spark).session
     lake = Lake(spark, paths)
     if not any(lake.exists(table) for table in OWN_TABLES if spark is not None or is_for_delta_rs(paths.table(table))):
         raise DeclarationError(f"there is no pipeline {paths.pipeline!r} in the lake {paths.root}: run it first")

@@ -23,6 +23,7 @@ from cdc_pipeline.errors import CdcError, SourceError, redact
 from cdc_pipeline.lake.format import require_known_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
+from cdc_pipeline.lake.store import S3Folder
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.raw_batches import newest_batch, newest_note, newest_note_by_spark
@@ -72,7 +73,7 @@ def examine(declared: DeclaredPipeline | None, *, with_spark: bool = True) -> It
     pipeline = None if declared is None else declared.pipeline
     secrets = () if pipeline is None else pipeline.source.secrets
     has_source = False
-    if pipeline is not None and pipeline.paths.is_local:
+    if pipeline is not None and pipeline.paths.has_files:
         source = _attempt("source", lambda: _source(pipeline, newest_note(pipeline.paths)), _SOURCE_REMEDY, secrets)
         has_source = source.passed
         yield source
@@ -86,7 +87,7 @@ def examine(declared: DeclaredPipeline | None, *, with_spark: bool = True) -> It
         return
     lake = Lake(spark.session, pipeline.paths)
     yield _attempt("lake format", lambda: _format(lake), _LAKE_REMEDY)
-    if not pipeline.paths.is_local:
+    if not pipeline.paths.has_files:
         source = _attempt("source", lambda: _source(pipeline, newest_note_by_spark(lake)), _SOURCE_REMEDY, secrets)
         has_source = source.passed
         yield source
@@ -123,8 +124,12 @@ def _source(pipeline: Pipeline, note: Mapping[str, Any] | None) -> str:
 
 
 def _folder(pipeline: Pipeline) -> str:
-    pipeline.paths.require_writable_folder()
-    return f"{pipeline.paths.home} can be written"
+    paths = pipeline.paths
+    if paths.is_s3:
+        S3Folder(paths.home).now()
+    else:
+        paths.require_writable_folder()
+    return f"{paths.home} can be written"
 
 
 def _spark(spark: SparkLakehouse) -> str:

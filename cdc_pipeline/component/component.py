@@ -25,7 +25,7 @@ from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
-from cdc_pipeline.pipeline import OWN_SPARK, Pipeline
+from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors.new_offsets import new_offsets_sensor
 from cdc_pipeline.sensors.new_tables import new_tables_sensor
 from cdc_pipeline.sensors.notifications import notify_sensor
@@ -391,7 +391,7 @@ class CdcPipeline(dg.Component, YamlModel):
                 tuple(self.soft_delete),
                 table_fields.computed_rules(self.computed),
             ),
-            self.spark_resource or OWN_SPARK,
+            self.spark_resource,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
@@ -431,7 +431,7 @@ class CdcPipeline(dg.Component, YamlModel):
             sensors.append(notify_sensor(pipeline, checks, names, self.freshness.limits, self.notify.settings))
         return dg.Definitions(
             assets=assets,
-            resources={} if self.spark_resource else {OWN_SPARK: own_spark()},
+            resources={} if self.spark_resource else {pipeline.spark_key: own_spark(pipeline.stores)},
             schedules=[maintenance_schedule(maintain, self.maintenance_cron)],
             sensors=sensors,
             jobs=jobs,

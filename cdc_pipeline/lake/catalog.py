@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from cdc_pipeline.errors import LakeError
+from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.local_files import write_atomically
+from cdc_pipeline.lake.store import read_file, write_file
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.stored_json import StoredJson
 
@@ -55,21 +54,20 @@ _STORED = StoredJson(tuple[CatalogEntry, ...])
 
 
 def read_catalog(paths: LakePaths) -> tuple[CatalogEntry, ...]:
-    """The mirrors of the last cut and the dropped ones, sorted by name. Empty for a remote lake."""
-    if not paths.is_local:
-        return ()
+    """The mirrors of the last cut and the dropped ones, sorted by name. Empty for a lake without `has_files`."""
     try:
-        return _STORED.from_json((Path(paths.home) / _FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, LakeError):
+        stored = read_file(paths.home, _FILE) if paths.has_files else None
+        return () if stored is None else _STORED.from_json(stored.decode())
+    except (OSError, ValueError, CdcError):
         return ()
 
 
 def write_catalog(paths: LakePaths, entries: Iterable[CatalogEntry]) -> None:
     """Replaces the catalog by `entries` and by the earlier mirrors that are not among them, marked as `dropped`.
 
-    Dropped mirrors stay, so that the history of their assets remains visible. Does nothing for a remote lake.
+    Dropped mirrors stay, so that the history of their assets remains visible. Does nothing for a lake without `has_files`.
     """
-    if not paths.is_local:
+    if not paths.has_files:
         return
     present = {entry.name: entry for entry in entries}
     name_by_id = {entry.mirror_id: str(entry.name) for entry in present.values() if entry.mirror_id}
@@ -79,4 +77,4 @@ def write_catalog(paths: LakePaths, entries: Iterable[CatalogEntry]) -> None:
         if entry.name not in present
     }
     by_name = sorted({**dropped, **present}.items())
-    write_atomically(Path(paths.home) / _FILE, _STORED.to_json(tuple(entry for _, entry in by_name)))
+    write_file(paths.home, _FILE, _STORED.to_json(tuple(entry for _, entry in by_name)))

@@ -36,6 +36,7 @@ from cdc_pipeline.lake.delta_log import (
 )
 from cdc_pipeline.lake.file_statistics import open_local_table, spark_schema
 from cdc_pipeline.lake.log_files import has_checksum
+from cdc_pipeline.lake.paths import is_local_path
 from cdc_pipeline.spark.jvm import has_started, jvm_session
 from cdc_pipeline.spark.small_frames import set_for_small_queries
 
@@ -94,7 +95,7 @@ def is_committed(spark: SparkSession, path: str, commit: Commit) -> bool:
 def table_state(spark: SparkSession, path: str, at: int | None = None) -> TableState | None:
     """The state of the table at `path`, of its version `at` or of the newest; None if there is no table."""
     # without a checksum Spark reads the log in a job
-    is_costly = not has_started(spark) or not has_checksum(path)
+    is_costly = not has_started(spark) or (is_local_path(path) and not has_checksum(path))
     if at is None and is_costly and (opened := open_local_table(path)) is not None:
         return state_of(opened)
     snapshot = snapshot_of(spark, path) if at is None else snapshot_at(spark, path, at)

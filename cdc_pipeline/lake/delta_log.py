@@ -18,8 +18,8 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.lake.log_files import commits_newest_first, read_actions, require_intact_log
-from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths, is_local_path
+from cdc_pipeline.lake.log_files import commits_newest_first, require_intact_log
+from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths, is_local_path, is_s3_path
 from cdc_pipeline.spark.jvm import jvm, jvm_session
 
 _CHECKED: set[str] = set()
@@ -80,7 +80,7 @@ def require_intact_logs(paths: Iterable[str]) -> None:
     later file is missing.
     """
     for path in paths:
-        if path not in _CHECKED:
+        if is_local_path(path) and path not in _CHECKED:
             require_intact_log(path)
             _CHECKED.add(path)
 
@@ -99,9 +99,9 @@ def only_writer(paths: LakePaths) -> Iterator[None]:
     """Within the context, `snapshot_of` lists the log of each of the pipeline's tables once: Delta's cached snapshot has
     the commits of this process. Commits of other writers, such as OPTIMIZE, are then noticed by the next context only.
 
-    Use it with the writer lock. Does nothing for a remote lake, which has none: another run may write it.
+    Use it with the writer lock. Does nothing for a lake that has none: another run may write it.
     """
-    if not paths.is_local:
+    if not paths.has_files:
         yield
         return
     _WRITTEN_HERE[paths.home] = time.time_ns() // 1_000_000
@@ -202,10 +202,10 @@ def read_commit(spark: SparkSession, path: str, version: int) -> list[dict[str, 
 
 def commits_back(spark: SparkSession, path: str) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """The versions of a table with their actions, newest first, as far as its log has them."""
-    if is_local_path(path):
+    if is_local_path(path) or is_s3_path(path):
         for commit in commits_newest_first(path):
             with contextlib.suppress(ValueError):  # damaged, but a checkpoint covers it
-                yield int(commit.stem), list(read_actions(commit))
+                yield commit.version, list(commit.actions())
         return
     version = int(snapshot_of(spark, path).version())
     while version >= 0 and (actions := read_commit(spark, path, version)):

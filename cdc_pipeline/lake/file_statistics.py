@@ -23,7 +23,8 @@ from pyarrow import compute as pc
 from pyspark.sql.types import StructType
 
 from cdc_pipeline.lake.delta_log import require_intact_logs
-from cdc_pipeline.lake.paths import escape_glob, is_for_delta_rs
+from cdc_pipeline.lake.paths import escape_glob, is_for_delta_rs, is_local_path
+from cdc_pipeline.lake.store import storage_options
 
 Condition: TypeAlias = tuple[str, Literal["=", ">", ">=", "<=", "longer than"], int | str]
 """Column, operator, value. `longer than` compares the length of an array."""
@@ -38,7 +39,7 @@ def open_local_table(path: str) -> DeltaTable | None:
         return None
     require_intact_logs([path])
     try:
-        return DeltaTable(path)
+        return DeltaTable(path, storage_options=storage_options(path))
     except (DeltaError, OSError):
         return None
 
@@ -126,10 +127,10 @@ def find_batch_files(path: str, first: int, last: int, above: Mapping[str, int])
     if listed is None:
         return None
     files = listed.to_pylist()
-    found = [Path(path, file["path"]) for file in files]
-    if len(found) > _MOST_FILES or not all(map(Path.is_file, found)):
+    found = [f"{path}/{file['path']}" for file in files]
+    if len(found) > _MOST_FILES or (is_local_path(path) and not all(Path(file).is_file() for file in found)):
         return None
-    return BatchFiles(schema, tuple(escape_glob(str(file)) for file in found), _has_others(files, first, last))
+    return BatchFiles(schema, tuple(map(escape_glob, found)), _has_others(files, first, last))
 
 
 def _has_others(files: list[dict[str, Any]], first: int, last: int) -> bool:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.lake.delta import TableState, table_state
 from cdc_pipeline.lake.file_statistics import find_batch_files
 from cdc_pipeline.lake.paths import LakePaths, is_for_delta_rs
+from cdc_pipeline.lake.store import storage_options
 from cdc_pipeline.spark.jvm import balanced
 
 
@@ -63,4 +64,6 @@ class Lake:
     def exists(self, table: str) -> bool:
         """Whether one of `paths.OWN_TABLES` exists."""
         path = self.paths.table(table)
-        return DeltaTable.is_deltatable(path) if is_for_delta_rs(path) else self.state(table) is not None
+        if is_for_delta_rs(path):
+            return DeltaTable.is_deltatable(path, storage_options(path))
+        return self.state(table) is not None

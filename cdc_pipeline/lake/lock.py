@@ -15,7 +15,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from cdc_pipeline.errors import TransientError
+from cdc_pipeline.lake.lease import hold_lease
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.store import S3Folder
 from cdc_pipeline.spark.process_lock import private_file
 
 _FILE = ".lock"
@@ -30,10 +32,16 @@ def writer_lock(
 ) -> Iterator[None]:
     """Holds the writer lock of the pipeline. `report` receives one line if the lock has to be waited for.
 
-    Does nothing for a remote lake: there, Dagster's limit of one run per pipeline and Delta's transactions separate runs.
-    Raises TransientError if another run holds the lock for longer than `wait_seconds`, LakeError if the folder cannot be
+    A lake on S3 has a lease (`lease`). Does nothing for another remote lake: there, Dagster's limit of one run per pipeline
+    and Delta's transactions separate runs.
+
+    Raises TransientError if another run holds the lock for longer than `wait_seconds`, LakeError if the lake cannot be
     written.
     """
+    if paths.is_s3:
+        with hold_lease(S3Folder(paths.home), run_id, report, wait_seconds):
+            yield
+        return
     if not paths.is_local:
         yield
         return

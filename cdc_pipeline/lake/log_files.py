@@ -8,13 +8,14 @@ lakes need this check, because object stores and HDFS store a file completely or
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.store import file_names, read_file
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*)")
@@ -22,34 +23,46 @@ _MAX_PARSED_BYTES = 4 * 2**20
 """Commits up to this size are parsed completely, larger ones only in their first and last line."""
 
 
-def commits_newest_first(table: str) -> Iterator[Path]:
-    """The commit files of a local table, if it has any."""
-    log = Path(table) / "_delta_log"
-    try:
-        names = os.listdir(log)  # noqa: PTH208 - names are all that is needed
-    except OSError:
-        return iter(())
+@dataclass(frozen=True)
+class CommitFile:
+    """The file of one commit."""
+
+    table: str
+    """Path of the table, local or on S3."""
+    version: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.version:020}.json"
+
+    def actions(self) -> Iterator[dict[str, Any]]:
+        """The actions, one by one. Raises OSError or ValueError if the file cannot be read."""
+        content = read_file(_log(self.table), self.name)
+        if content is None:
+            raise FileNotFoundError(f"{self.table} has no commit {self.version}")
+        for line in content.splitlines():
+            yield json.loads(line)
+
+
+def commits_newest_first(table: str) -> Iterator[CommitFile]:
+    """The commit files of a table, if it has any. Its folder is listed at once."""
     # most callers need the newest only, of up to 1,700 files
-    return (log / name for name in sorted(filter(_COMMIT.fullmatch, names), reverse=True))
+    found = sorted((name for name in file_names(_log(table)) if _COMMIT.fullmatch(name)), reverse=True)
+    return (CommitFile(table, int(name.removesuffix(".json"))) for name in found)
 
 
 def has_version(table: str, version: int) -> bool:
     """Whether a local table has this version, or a later one."""
-    commit = Path(table, "_delta_log", f"{version:020}.json")
-    return commit.exists() or next(commits_newest_first(table), Path()).name > commit.name
+    if Path(_log(table), CommitFile(table, version).name).exists():
+        return True
+    newest = next(commits_newest_first(table), None)
+    return newest is not None and newest.version > version
 
 
 def has_checksum(table: str) -> bool:
     """Whether the newest commit of a local table has a checksum file, which Spark writes and delta-rs does not."""
     commit = next(commits_newest_first(table), None)
-    return commit is not None and commit.with_suffix(".crc").exists()
-
-
-def read_actions(commit: Path) -> Iterator[dict[str, Any]]:
-    """The actions of a commit file, one by one. Raises OSError or ValueError if it cannot be read."""
-    with commit.open(encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
+    return commit is not None and Path(_log(table), commit.name).with_suffix(".crc").exists()
 
 
 def require_intact_log(table: str) -> None:
@@ -57,39 +70,37 @@ def require_intact_log(table: str) -> None:
 
     `table`: local path of the table.
     """
-    log = Path(table) / "_delta_log"
-    for file in _newest_commits(log):
+    for commit in _newest_commits(table):
         # Checked twice: while another process commits, a folder listing may contain a later file but not an earlier one.
-        if _damage(file) and (damage := _damage(file)):
-            raise damaged_log(file, damage)
+        if _damage(commit) and (damage := _damage(commit)):
+            raise damaged_log(commit, damage)
 
 
-def damaged_log(commit: Path, damage: str) -> LakeError:
+def damaged_log(commit: CommitFile, damage: str) -> LakeError:
     """The error of a table with a damaged commit file."""
     return LakeError(
-        f"the Delta log of {commit.parent.parent} is damaged: {commit.name} {damage}. Nothing was changed. Restore it from "
+        f"the Delta log of {commit.table} is damaged: {commit.name} {damage}. Nothing was changed. Restore it from "
         "a backup, or follow `cdc-pipeline docs operations a damaged log`"
     )
 
 
-def _newest_commits(log: Path) -> list[Path]:
+def _log(table: str) -> str:
+    return f"{table}/_delta_log"
+
+
+def _newest_commits(table: str) -> list[CommitFile]:
     """The commit files that must exist: all versions after the newest checkpoint up to the newest log file of any kind."""
-    try:
-        names = os.listdir(log)  # noqa: PTH208 - names are all that is needed
-    except (FileNotFoundError, NotADirectoryError):
-        return []
     newest, checkpoint = -1, -1
-    for name in names:
+    for name in file_names(_log(table)):
         if match := _LOG_FILE.fullmatch(name):
             newest = max(newest, int(match[1]))
             checkpoint = max(checkpoint, int(match[1]) if match[2].startswith("checkpoint.") else -1)
-    return [log / f"{version:020}.json" for version in range(checkpoint + 1, newest + 1)]
+    return [CommitFile(table, version) for version in range(checkpoint + 1, newest + 1)]
 
 
-def _damage(file: Path) -> str | None:
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
+def _damage(commit: CommitFile) -> str | None:
+    content = read_file(_log(commit.table), commit.name)
+    if content is None:
         return "is missing, but the log has later files"
     if not content.strip():
         return "is empty"

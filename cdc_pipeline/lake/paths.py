@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline.spark.stores import S3
 
 # Characters that are invalid or special in a file name (Linux, macOS, Windows, object stores) or a Hadoop path or glob.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f%/\\:*?\"<>|{}\[\]^#]")
@@ -81,6 +82,15 @@ class LakePaths:
         return is_local_path(self.root)
 
     @property
+    def is_s3(self) -> bool:
+        return is_s3_path(self.root)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether `lake.store` reads and writes its files: a local folder, or S3."""
+        return self.is_local or self.is_s3
+
+    @property
     def _absolute_root(self) -> str:
         # not resolve(): paths in messages keep the user's symbolic links
         return os.path.abspath(self.root) if self.is_local else self.root.rstrip("/")  # noqa: PTH100
@@ -119,7 +129,8 @@ class LakePaths:
         """Raises LakeError if the pipeline's folder cannot be created or written."""
         if self.is_local:
             self.require_writable_folder()
-            return
+        if self.has_files:
+            return  # on S3 the run has written its lease
         try:
             filesystem, home = hadoop_path(spark, self.home)
             filesystem.mkdirs(home)
@@ -163,9 +174,19 @@ def is_local_path(path: str) -> bool:
     return not _REMOTE.match(path)
 
 
+def is_s3_path(path: str) -> bool:
+    return path.startswith("s3a://")
+
+
+def stores_of(*paths: str) -> tuple[str, ...]:
+    """The object stores of these folders and URIs, as `SparkLakehouse.stores`."""
+    return (S3,) if any(map(is_s3_path, paths)) else ()
+
+
 def is_for_delta_rs(path: str) -> bool:
-    """Whether delta-rs finds the table at this path without credentials: a local path, without some special characters."""
-    return is_local_path(path) and _SAME_IN_DELTA_RS.fullmatch(path) is not None
+    """Whether delta-rs finds the table at this path: a local one or on S3, without some special characters."""
+    known = path.removeprefix("s3a://")
+    return is_local_path(known) and _SAME_IN_DELTA_RS.fullmatch(known) is not None
 
 
 def escape_glob(path: str) -> str:

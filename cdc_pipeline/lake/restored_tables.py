@@ -10,7 +10,6 @@ and other writers have committed since.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -18,8 +17,8 @@ from pyspark.sql import SparkSession
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta_log import changes_rows, commits_back, read_commit, require_intact_logs, snapshot_of
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.log_files import commits_newest_first, damaged_log, read_actions
-from cdc_pipeline.lake.paths import is_local_path
+from cdc_pipeline.lake.log_files import commits_newest_first, damaged_log
+from cdc_pipeline.lake.store import file_names
 from cdc_pipeline.mysql.model.quoted_names import quoted
 
 
@@ -34,7 +33,7 @@ def require_not_restored(lake: Lake, *tables: str) -> None:
     """
     paths = lake.paths
     for path in tables:
-        if is_local_path(path) and _is_newest_of(path, paths.app_id("")):
+        if paths.has_files and _is_newest_of(path, paths.app_id("")):
             continue
         if (version := _complete_version(lake.spark, path, paths.app_id(""))) is None:
             continue
@@ -69,14 +68,14 @@ def foreign_commit(lake: Lake, path: str) -> str | None:
 
 
 def _is_newest_of(path: str, writer: str) -> bool:
-    """Whether the newest commit of a local table is of `writer`, or there is no table. Asks Delta nothing: a run that
-    follows its source looks at each table in each batch."""
+    """Whether the newest commit of a table is of `writer`, or there is no table. Asks Delta nothing: a run that follows its
+    source looks at each table in each batch."""
     require_intact_logs([path])
     newest = next(commits_newest_first(path), None)
     if newest is None:
-        return not (Path(path) / "_delta_log").exists()
+        return not file_names(f"{path}/_delta_log")
     try:
-        actions = list(read_actions(newest))
+        actions = list(newest.actions())
     except ValueError:
         actions = []
     if not actions:  # `require_intact_logs` does not read a commit that a checkpoint covers

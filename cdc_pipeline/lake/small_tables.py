@@ -12,7 +12,6 @@ import time
 import uuid
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -27,6 +26,7 @@ from cdc_pipeline.lake.delta import Commit, TableState, commit_properties, state
 from cdc_pipeline.lake.delta_log import note_commit_of_delta_rs
 from cdc_pipeline.lake.faults import damaged_table
 from cdc_pipeline.lake.file_statistics import open_local_table
+from cdc_pipeline.lake.store import arrow_folder
 
 MAX_BYTES = 4 * 2**20
 """Size of the files up to which a table is small."""
@@ -75,7 +75,9 @@ class SmallTable:
 
     def _read(self, name: str, schema: pa.Schema, mask: pa.Scalar | None) -> pa.Table:
         try:
-            rows = pq.read_table(Path(self.path, name), coerce_int96_timestamp_unit="us", partitioning=None)
+            rows = pq.read_table(
+                name, filesystem=arrow_folder(self.path), coerce_int96_timestamp_unit="us", partitioning=None
+            )
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             raise damaged_table(self.path, error) from error
         if mask is not None:
@@ -99,13 +101,16 @@ class SmallTable:
         if pa.table(self._opened.get_add_actions())["path"] != self._files["path"]:
             raise changed
         now_ms, added = time.time_ns() // 1_000_000, list[AddAction | RemoveAction]()
-        file = Path(self.path, f"part-00000-{uuid.uuid4()}-c000.zstd.parquet")
+        file, content = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet", pa.BufferOutputStream()
         properties = commit_properties(commit, most_retries=0)
         if len(rows):
-            pq.write_table(rows, file, compression="zstd")
+            pq.write_table(rows, content, compression="zstd")
+            stored = content.getvalue()
+            with arrow_folder(self.path).open_output_stream(file) as stream:
+                stream.write(stored)
             # no bounds: delta-rs and Arrow have none for some types that Spark would trust, and one small file is read
             stats = json.dumps({"numRecords": len(rows)})
-            added.append(AddAction(file.name, file.stat().st_size, {}, now_ms, True, stats))
+            added.append(AddAction(file, stored.size, {}, now_ms, True, stats))
         # A file that is not committed remains until VACUUM: an error may come from what delta-rs does after its commit
         try:
             self._opened.create_write_transaction(

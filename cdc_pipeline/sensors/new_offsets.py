@@ -122,8 +122,8 @@ def _runs(
 
 
 def _progress_note(pipeline: Pipeline, instance: DagsterInstance) -> Mapping[str, Any] | None:
-    """Offsets in the lake: from its newest commit; for a lake that is not local, from the last materialization."""
-    if pipeline.paths.is_local:
+    """Offsets in the lake: from its newest commit; for a lake without `has_files`, from the last materialization."""
+    if pipeline.paths.has_files:
         return newest_note(pipeline.paths)
     event = instance.get_latest_materialization_event(table_key(pipeline.name, RAW))
     materialization = None if event is None else event.asset_materialization

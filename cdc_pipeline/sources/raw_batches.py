@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -19,7 +18,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.delta import committed_version, table_state
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.log_files import commits_newest_first, read_actions
+from cdc_pipeline.lake.log_files import CommitFile, commits_newest_first
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
@@ -31,7 +30,7 @@ _COMMIT = ("userMetadata", "unix_millis(timestamp)")
 
 
 def newest_note(paths: LakePaths) -> dict[str, Any] | None:
-    """The newest note of `raw_topic_snapshot`; None if no commit has one or the lake is not a local folder.
+    """The newest note of `raw_topic_snapshot`; None if no commit has one or the lake is without `has_files`.
 
     Skips commits without a note, for example of OPTIMIZE. Delta removes commits after 30 days, so a table without newer
     records may have no note.
@@ -42,7 +41,7 @@ def newest_note(paths: LakePaths) -> dict[str, Any] | None:
 def batch_note(lake: Lake, batch_id: int, *, with_spark: bool = True) -> dict[str, Any] | None:
     """The note of the batch; None if its commit is no longer in the log.
 
-    `with_spark=False` looks only where it takes milliseconds, in the log files of a local lake.
+    `with_spark=False` looks only where it takes milliseconds, in the log files.
     """
     for note in _newest_first(lake.paths):
         if note.get("batch") == batch_id:
@@ -55,17 +54,17 @@ def batch_note(lake: Lake, batch_id: int, *, with_spark: bool = True) -> dict[st
 
 
 def _newest_first(paths: LakePaths) -> Iterator[dict[str, Any]]:
-    """The notes in the log files of a local lake; none for another lake."""
-    if not paths.is_local:
+    """The notes in the log files; none for a lake without `has_files`."""
+    if not paths.has_files:
         return
     commits = commits_newest_first(paths.table("raw_topic_snapshot"))
     yield from (note for commit in commits if (note := _note(commit)) is not None)
 
 
-def _note(commit: Path) -> dict[str, Any] | None:
+def _note(commit: CommitFile) -> dict[str, Any] | None:
     """The note of a commit file; None if it has none or cannot be read. `commitInfo` is among the first lines."""
     try:
-        for action in read_actions(commit):
+        for action in commit.actions():
             if "commitInfo" in action:
                 return _parse(action["commitInfo"].get("userMetadata"), action["commitInfo"].get("timestamp"))
     except (OSError, ValueError, AttributeError):

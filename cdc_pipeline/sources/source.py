@@ -127,6 +127,11 @@ class Source(Protocol):
         return frozenset()
 
     @property
+    def folder(self) -> str:
+        """The folder or Hadoop URI from which Spark reads; empty if there is none."""
+        return ""
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """Texts that must not appear in logs, metadata, the lake or an exception, in every encoding that may occur."""
         return ()

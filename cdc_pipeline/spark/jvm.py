@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import pyspark
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql.classic.column import Column as ClassicColumn
@@ -26,6 +29,11 @@ _TREE_PATTERNS = {
     "SCALA_UDF": "calls a user-defined function",
 }
 """Members of Catalyst's `TreePattern`."""
+
+
+def spark_home() -> Path:
+    """The folder of the Spark that PySpark starts."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
 def jvm(spark: SparkSession) -> Any:

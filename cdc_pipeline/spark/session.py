@@ -21,8 +21,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import SECRET_SETTINGS, TerminalError
+from cdc_pipeline.spark.jvm import spark_home
 from cdc_pipeline.spark.small_frames import SMALL_QUERY_ROWS
-from cdc_pipeline.spark.start import JAVA_VARIABLES, spark_home, start_session
+from cdc_pipeline.spark.start import JAVA_VARIABLES, LOG_STORE_JAR, start_session
+from cdc_pipeline.spark.stores import S3, S3_EXCLUDES, s3_packages, s3_settings
 
 # Dependencies that PySpark ships: excluding them keeps older copies off the class path and saves 70 MB.
 _SHIPPED_WITH_SPARK = (
@@ -167,6 +169,11 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
         default="4g", description="Heap of the driver. In local mode the driver does all the work."
     )
     shuffle_partitions: int = Field(default=0, description="Tasks per shuffle; 0 means the number of cores.")
+    stores: list[str] = Field(
+        default_factory=list,
+        description="Object stores of lakes and sources: `s3` for `s3a://…`. A pipeline adds its own; name them if another "
+        "pipeline of the process starts the session.",
+    )
     settings: dict[str, str] = Field(
         default_factory=dict,
         description="Further Spark settings, which override all others but those that decide which values are stored: time "
@@ -174,6 +181,14 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
     )
 
     _session: SparkSession | None = PrivateAttr(default=None)
+
+    @field_validator("stores")
+    @classmethod
+    def _validate_stores(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if name != S3:
+                raise ValueError(f"{name!r} is not a store with jars of its own: {S3} is expected")
+        return value
 
     @field_validator("settings")
     @classmethod
@@ -187,17 +202,21 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
 
     def session_settings(self, *, short_lived: bool = False) -> dict[str, str]:
         """All Spark settings with which the session starts. `short_lived`: see `start`."""
+        has_s3 = S3 in self.stores
         settings = {
             **_FIXED_SETTINGS,
+            **(s3_settings() if has_s3 else {}),
             "spark.app.name": "cdc_pipeline",
             "spark.master": self.master,
             "spark.driver.memory": self.driver_memory,
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(self.shuffle_partitions or os.cpu_count() or 2),
-            "spark.jars.packages": ",".join(jar_packages()),
-            "spark.jars.excludes": ",".join(_SHIPPED_WITH_SPARK),
+            "spark.jars.packages": ",".join((*jar_packages(), *(s3_packages() if has_s3 else ()))),
+            "spark.jars.excludes": ",".join((*_SHIPPED_WITH_SPARK, *(S3_EXCLUDES if has_s3 else ()))),
             **self.settings,
         }
+        if has_s3:
+            settings["spark.jars"] = ",".join(filter(None, (LOG_STORE_JAR, settings.get("spark.jars"))))
         if not _sets_collector(settings):
             # batches need throughput, not short pauses: G1 takes a fifth more CPU
             settings["spark.driver.defaultJavaOptions"] += " -XX:+UseParallelGC"
@@ -232,10 +251,11 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
         return self._session
 
 
-@functools.lru_cache(maxsize=1)
-def own_spark() -> SparkLakehouse:
+@functools.lru_cache
+def own_spark(stores: tuple[str, ...] = ()) -> SparkLakehouse:
     """The resource of pipelines that name none of their project: one object, which several pipelines can share."""
     return SparkLakehouse(
+        stores=list(stores),
         master=os.environ.get("CDC_SPARK_MASTER", "local[*]"),
         driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g"),
     )

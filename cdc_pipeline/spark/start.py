@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import pyspark
 from dagster_pyspark import LazyPySparkResource
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -29,10 +28,13 @@ from pyspark.sql import SparkSession
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.local_files import write_atomically
 from cdc_pipeline.spark.java import JavaHome, require_java
-from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline.spark.jvm import jvm, spark_home
 from cdc_pipeline.spark.process_lock import is_private, process_lock, report_progress
 
+LOG_STORE_JAR = str(Path(__file__).with_name("cdc-s3-log-store.jar"))
+"""The package's own jar, of sessions with S3 (`stores`)."""
 _PACKAGES, _EXCLUDES, _CLASS_PATH = "spark.jars.packages", "spark.jars.excludes", "spark.driver.extraClassPath"
+_JARS = "spark.jars"
 _OPTIONS, _MORE_OPTIONS = "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"
 _FOLDERS_IN_CLASS_PATH = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 """Environment variables by which Spark adds folders to the class path. Java does not archive classes then."""
@@ -57,9 +59,8 @@ class StartCache:
     @classmethod
     def find(cls, settings: Mapping[str, str], java: JavaHome) -> StartCache | None:
         """None on a cluster, whose executors need the jars from Spark, with jars of the user, or without a cache folder."""
-        own_jars = any(
-            name in settings for name in ("spark.jars", "spark.jars.ivy", "spark.jars.ivySettings", _CLASS_PATH)
-        )
+        own_jars = any(name in settings for name in ("spark.jars.ivy", "spark.jars.ivySettings", _CLASS_PATH))
+        own_jars |= settings.get(_JARS, LOG_STORE_JAR) != LOG_STORE_JAR
         own_jars |= os.environ.get("PYSPARK_SUBMIT_ARGS", _NO_ARGUMENTS) != _NO_ARGUMENTS
         if (
             not settings["spark.master"].startswith("local")
@@ -81,7 +82,7 @@ class StartCache:
         jars = self._jars
         if not jars:
             return dict(self.settings)
-        found = {name: value for name, value in self.settings.items() if name not in (_PACKAGES, _EXCLUDES)}
+        found = {name: value for name, value in self.settings.items() if name not in (_PACKAGES, _EXCLUDES, _JARS)}
         found[_CLASS_PATH] = os.pathsep.join(map(str, jars))
         if any(name in text for name in _ARCHIVE_OPTIONS for text in self._java_options):
             return found  # the user decides
@@ -95,7 +96,7 @@ class StartCache:
 
     def store_jars(self, session: SparkSession) -> None:
         """Stores the jars of a session that was started without the cache."""
-        urls = (session.sparkContext.getConf().get("spark.jars") or "").split(",")
+        urls = (session.sparkContext.getConf().get(_JARS) or "").split(",")
         jars = [Path(url.removeprefix("file://")) for url in urls if url.startswith("file:///")]
         if jars and all(jar.is_file() for jar in jars):
             with contextlib.suppress(OSError):  # a full disk
@@ -103,7 +104,7 @@ class StartCache:
 
     @property
     def _record(self) -> Path:
-        names = (_PACKAGES, _EXCLUDES, "spark.jars.repositories")
+        names = (_PACKAGES, _EXCLUDES, _JARS, "spark.jars.repositories")
         return self.folder / f"jars-{_digest(*(self.settings.get(name, '') for name in names))}.json"
 
     @cached_property
@@ -129,11 +130,6 @@ class StartCache:
     def _java_options(self) -> list[str]:
         options = [self.settings.get(name, "") for name in (_OPTIONS, _MORE_OPTIONS)]
         return options + [os.environ.get(name, "") for name in JAVA_VARIABLES]
-
-
-def spark_home() -> Path:
-    """The folder of the Spark that PySpark starts."""
-    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
 def _shipped_jars() -> list[Path]:
@@ -216,7 +212,9 @@ def start_session(settings: dict[str, str]) -> SparkSession:
         ):
             try:
                 _start_jvm(used)
-                session = LazyPySparkResource(spark_config=used).spark_session
+                # the JVM has added the jars of the packages to it
+                config = {name: value for name, value in used.items() if name != _JARS}
+                session = LazyPySparkResource(spark_config=config).spark_session
             except Exception as error:
                 raise TransientError(f"Spark did not start: {_error_line(log)} (whole log: {log})") from error
         # the log has no errors; the space of the open file is freed when the JVM ends

@@ -282,7 +282,7 @@ def test_a_failed_blocking_check_stops_before_the_next_stage(following: _Followi
 
 
 def test_positions_of_a_lake_that_is_not_local_come_from_the_batch_before(following: _Following) -> None:
-    following.lake = "s3a://bucket/lake"
+    following.lake = "hdfs://host/lake"
     following.source.arrivals += [(1003, 7)]
     following.follow(idle_seconds=10)
     assert following.source.notes[0] == {"t": 10}

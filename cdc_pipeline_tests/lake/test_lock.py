@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_a_remote_lake_has_no_such_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two runs hold it at the same time, and no local folder is created. For a local lake the second run waits."""
     monkeypatch.chdir(tmp_path)
-    remote, inside = LakePaths("s3a://bucket/lake", "shop"), []
+    remote, inside = LakePaths("hdfs://host/lake", "shop"), []
     with writer_lock(remote, "run-1", _quiet), writer_lock(remote, "run-2", _quiet, wait_seconds=0):
         inside += tmp_path.iterdir()
     assert inside == []

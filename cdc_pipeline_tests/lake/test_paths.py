@@ -114,7 +114,9 @@ def test_delta_rs_takes_the_paths_literally_that_it_gets(tmp_path: Path) -> None
         write_deltalake(str(tmp_path / name), pa.table({"x": [1]}))
         assert (tmp_path / name / "_delta_log").is_dir(), name
         assert DeltaTable.is_deltatable(str(tmp_path / name)), name
-    assert not any(map(is_for_delta_rs, ("a%20b", "a[b", "a\\b", "a\tb", "s3a://bucket/lake", "file:/lake")))
+    assert not any(
+        map(is_for_delta_rs, ("a%20b", "a[b", "a\\b", "a\tb", "s3a://bucket/a%20b", "hdfs://host/lake", "file:/lake"))
+    )
 
 
 def test_a_delta_table_can_lie_at_any_name(spark: SparkSession, tmp_path: Path) -> None:

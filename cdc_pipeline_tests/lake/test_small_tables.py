@@ -168,7 +168,7 @@ def test_features_that_only_spark_writes(spark: SparkSession, table: str, proper
 
 def test_large_tables(table: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert open_small_table(str(tmp_path / "none")) is None
-    assert open_small_table("s3a://bucket/table") is None
+    assert open_small_table("hdfs://host/table") is None
     for name, limit in (("MAX_BYTES", 1), ("_MAX_FILES", 1), ("_MAX_ROWS", 39)):
         with monkeypatch.context() as patched:
             patched.setattr(small_tables, name, limit)

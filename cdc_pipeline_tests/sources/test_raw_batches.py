@@ -58,7 +58,7 @@ def test_a_lake_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_lake_that_is_no_folder() -> None:
-    assert newest_note(LakePaths("s3a://bucket/lake", "p")) is None
+    assert newest_note(LakePaths("hdfs://host/lake", "p")) is None
 
 
 def test_both_ways_to_read_it_agree(spark: SparkSession, paths: LakePaths) -> None:
@@ -70,7 +70,7 @@ def test_both_ways_to_read_it_agree(spark: SparkSession, paths: LakePaths) -> No
     expected = {"run_id": "r", "batch": 2, "é": "😀\n"}
     assert (newest_note(paths), newest_note_by_spark(Lake(spark, paths))) == (expected, expected)
     # without local files, Delta's history returns the same notes
-    elsewhere = LakePaths("s3a://bucket/lake", paths.pipeline, {"raw_topic_snapshot": path})
+    elsewhere = LakePaths("hdfs://host/lake", paths.pipeline, {"raw_topic_snapshot": path})
     first = {"run_id": "r", "batch": 1, "é": "😀\n"}
     for found in (paths, elsewhere):
         assert [batch_note(Lake(spark, found), number) for number in (1, 2, 3)] == [first, expected, None]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +21,7 @@ from pyspark.sql.types import ArrayType
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.lake.paths import LakePaths, is_for_delta_rs
 from cdc_pipeline.lake.small_tables import open_small_table
+from cdc_pipeline.lake.store import file_names
 from cdc_pipeline.mirrors.merge.masked_values import masked, with_pads
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.typed_cells import CellKind, typed
@@ -108,7 +108,7 @@ def small_steps(paths: LakePaths, steps: Sequence[Step], row_sets: Mapping[int, 
     for index, step in enumerate(steps):
         if isinstance(step, ApplyRows) and is_small(step.changes) and _has_cells_only(step, row_sets[index]):
             path = paths.mirror(step.state.name)
-            if is_for_delta_rs(path) and (open_small_table(path) is not None or not Path(path).exists()):
+            if is_for_delta_rs(path) and (open_small_table(path) is not None or not file_names(f"{path}/_delta_log")):
                 found[index] = step
     return found
 

@@ -23,7 +23,7 @@ from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, Topi
 from cdc_pipeline.sources.kafka.raw_topics import MOST_BY_CLIENT, AppendedBatch, RawTopics, TimestampOverflowError
 from cdc_pipeline.sources.kafka.reading_plan import PlannedRange, ReadingPlan, reading_plan, split_plan
 from cdc_pipeline.sources.raw_batches import newest_batch
-from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, OpenTransaction, RunContext, digest
+from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, OpenTransaction, RunContext, Source, digest
 
 if TYPE_CHECKING:  # it needs an extra
     from cdc_pipeline.sources.kafka.broker import Broker, BrokerTopic
@@ -35,7 +35,7 @@ MAX_RECORDS = 500_000
 
 
 @dataclass(frozen=True)
-class KafkaTopics:
+class KafkaTopics(Source):
     """Topics of one broker."""
 
     client: ClientSettings

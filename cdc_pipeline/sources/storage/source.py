@@ -74,6 +74,10 @@ class TicdcStorage(Source):
     def location(self) -> str:
         return f"the storage folder {self.path!r}"
 
+    @property
+    def folder(self) -> str:
+        return self.path
+
     def ingest(self, lake: Lake, run: RunContext, until: Mapping[str, Mapping[str, int]] | None = None) -> Intake:
         """Ingests all new files in one or more batches, and the checkpoint in the last one. Ignores `until`."""
         lake.paths.require_writable(lake.spark)

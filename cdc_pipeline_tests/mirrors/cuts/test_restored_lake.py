@@ -60,7 +60,9 @@ def _open(stream: Stream) -> None:
         log=SimpleNamespace(info=print),
         resources=SimpleNamespace(spark=SparkLakehouse()),
     )
-    pipeline: Any = SimpleNamespace(paths=stream.paths, source=SimpleNamespace(secrets=()), spark_resource="spark")
+    pipeline: Any = SimpleNamespace(
+        paths=stream.paths, source=SimpleNamespace(secrets=()), spark_key="spark", stores=()
+    )
     with open_lake(context, pipeline):
         pass
 

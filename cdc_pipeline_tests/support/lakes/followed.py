@@ -32,7 +32,7 @@ def follow_one_batch(spark: SparkSession, paths: LakePaths, captures: Path, colu
             instance=instance,
             log=logging.getLogger("follow"),
             run=SimpleNamespace(run_id="test"),
-            resources=SimpleNamespace(**{pipeline.spark_resource: SparkLakehouse()}),
+            resources=SimpleNamespace(**{pipeline.spark_key: SparkLakehouse()}),
         )
         assert SparkLakehouse().start() is spark
         events = _NoEvents(instance, {}, ())

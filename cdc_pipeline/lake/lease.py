@@ -1,0 +1,101 @@
+"""The lease of a lake on S3: one run at a time writes a pipeline's tables, as with the file lock of a local lake (`lock`).
+
+The object `.lease` names its run, which renews it every 20 s and marks it as free at its end. After a minute without a
+renewal another run takes it over. Each step is one conditional PUT. Times are those of the store, because clocks of machines
+differ. A run that was paused for longer loses the lease and goes on: the lease saves double work, Delta's commits keep
+concurrent runs right (docs/adr/0001).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from cdc_pipeline.errors import CdcError, LakeError, TransientError
+from cdc_pipeline.lake.store import S3Folder
+
+_NAME = ".lease"
+VALID = timedelta(seconds=60)
+_RENEWED_AFTER_SECONDS = 20.0
+_POLL_SECONDS = 2.0
+
+
+@contextlib.contextmanager
+def hold_lease(folder: S3Folder, run_id: str, report: Callable[[str], None], wait_seconds: float) -> Iterator[None]:
+    """Holds the lease. `report` receives one line if it has to be waited for, and one if it is lost.
+
+    Raises TransientError if another run has it for longer than `wait_seconds`, LakeError if the store has no conditional
+    writes.
+    """
+    lease = _Lease(folder, run_id)
+    lease.acquire(report, wait_seconds)
+    ended = threading.Event()
+    renewal = threading.Thread(target=lease.renew_until, args=(ended, report), name="lease", daemon=True)
+    renewal.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewal.join()
+        lease.release()
+
+
+@dataclass
+class _Lease:
+    folder: S3Folder
+    run_id: str
+    e_tag: str | None = None
+    """Of the version that this run has written; None without the lease."""
+
+    def acquire(self, report: Callable[[str], None], wait_seconds: float) -> None:
+        until, is_reported = time.monotonic() + wait_seconds, False
+        while (holder := self._try_to_acquire()) is not None:
+            if time.monotonic() >= until:
+                raise TransientError(f"{holder} is writing this lake and did not end within {wait_seconds:g} s")
+            if not is_reported:
+                report(f"waiting: {holder} is writing this lake")
+                is_reported = True
+            time.sleep(_POLL_SECONDS)
+
+    def _try_to_acquire(self) -> str | None:
+        """The run that has the lease; None if this one has it now."""
+        self.e_tag = self.folder.create(_NAME, self._content())
+        if self.e_tag is not None:
+            if self.folder.create(_NAME, self._content()) is not None:
+                raise LakeError(
+                    f"{self.folder.url}: the store ignores If-None-Match in a PUT, so two runs could replace each other's "
+                    "commits: a store with conditional writes is expected"
+                )
+            return None
+        found = self.folder.read(_NAME)
+        if found is None:
+            return "another run"
+        holder = json.loads(found.content)["run_id"]
+        if holder not in (None, self.run_id) and self.folder.now() - found.modified < VALID:
+            return f"run {holder}"
+        self.e_tag = self.folder.replace(_NAME, self._content(), found.e_tag)
+        return None if self.e_tag is not None else "another run"
+
+    def renew_until(self, ended: threading.Event, report: Callable[[str], None]) -> None:
+        """Renews the lease until the event is set or the lease is lost."""
+        while self.e_tag is not None and not ended.wait(_RENEWED_AFTER_SECONDS):
+            with contextlib.suppress(CdcError):  # the next attempt may succeed, before the lease ends
+                self.e_tag = self.folder.replace(_NAME, self._content(), self.e_tag)
+                if self.e_tag is None:
+                    report("the lease of the lake has ended, because this run was paused: another run may write, too")
+
+    def release(self) -> None:
+        """Marks the lease as free, unless another run has it. If that fails, it ends by itself."""
+        if self.e_tag is not None:
+            with contextlib.suppress(CdcError):
+                self.folder.replace(_NAME, self._content(run_id=None), self.e_tag)
+
+    def _content(self, **changed: str | None) -> bytes:
+        # a new token makes a new ETag
+        return json.dumps({"run_id": self.run_id, "token": uuid.uuid4().hex, **changed}).encode()

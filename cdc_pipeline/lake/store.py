@@ -1,0 +1,185 @@
+"""Files of a lake without Spark, in a local folder or on S3.
+
+obstore, delta-rs and Arrow take address, region and credentials from AWS's environment variables, as Spark's session does
+(`spark.stores`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem  # type: ignore[import-untyped]
+
+from cdc_pipeline.errors import CdcError, LakeError, TransientError
+from cdc_pipeline.lake.paths import is_s3_path
+from cdc_pipeline.local_files import write_atomically
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+_CLOCK = ".clock"
+_STATUS = re.compile(r"status code: (4\d\d)")
+_MAY_SUCCEED = ("408", "409", "429")
+_REASONS = re.compile(r"<(?:Code|Message)>([^<]*)</")
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """One version of an object."""
+
+    content: bytes
+    e_tag: str
+    modified: datetime
+    """By the clock of the store, in whole seconds."""
+
+
+@dataclass(frozen=True)
+class S3Folder:
+    """The objects below `s3a://bucket/prefix`."""
+
+    url: str
+
+    def read(self, name: str) -> StoredObject | None:
+        """The object; None if there is none."""
+        with self._named_errors():
+            try:
+                found = self._store.get(name)
+            except FileNotFoundError:
+                return None
+            return StoredObject(bytes(found.bytes()), str(found.meta["e_tag"]), found.meta["last_modified"])
+
+    def e_tag(self, name: str) -> str | None:
+        """Identifies the version of the object; None if there is none."""
+        with self._named_errors():
+            try:
+                return self._store.head(name)["e_tag"]
+            except FileNotFoundError:
+                return None
+
+    def write(self, name: str, content: bytes) -> None:
+        with self._named_errors():
+            self._store.put(name, content)
+
+    def names(self) -> list[str]:
+        """The objects directly in the folder."""
+        with self._named_errors():
+            return [found["path"] for found in self._store.list_with_delimiter()["objects"]]
+
+    def create(self, name: str, content: bytes) -> str | None:
+        """Writes a new object, and returns its ETag; None if there is one already."""
+        return self._put(name, content, "create")
+
+    def replace(self, name: str, content: bytes, e_tag: str) -> str | None:
+        """Replaces this version of the object, and returns the ETag of the new one; None if there is another version."""
+        return self._put(name, content, {"e_tag": e_tag})
+
+    def _put(self, name: str, content: bytes, mode: Any) -> str | None:
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        with self._named_errors():
+            try:
+                return str(self._store.put(name, content, mode=mode)["e_tag"])
+            except (AlreadyExistsError, PreconditionError):
+                # an earlier attempt, which obstore has repeated, may have been successful
+                found = self.read(name)
+                return found.e_tag if found is not None and found.content == content else None
+
+    def now(self) -> datetime:
+        """The time of the store."""
+        with self._named_errors():
+            self._store.put(_CLOCK, b"")
+            return self._store.head(_CLOCK)["last_modified"]
+
+    @cached_property
+    def _store(self) -> S3Store:
+        try:
+            from obstore.store import S3Store
+        except ImportError as error:
+            raise LakeError(f"{self.url}: lakes on S3 need the extra s3: pip install 'cdc_pipeline[s3]'") from error
+        endpoint = s3_endpoint()
+        return S3Store.from_url(
+            f"s3://{self.url.removeprefix('s3a://')}",
+            config={"endpoint": endpoint} if endpoint else {},
+            client_options={"allow_http": endpoint.startswith("http:")},
+        )
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Converts obstore's errors: LakeError if the store refuses the request, else TransientError. obstore has tried
+        again after an answer of 500 or more."""
+        try:
+            yield
+        except CdcError:
+            raise
+        except Exception as error:
+            text = str(error)
+            status, reasons = _STATUS.search(text), _REASONS.findall(text)
+            reason = ": ".join(reasons[:2]) or (text.splitlines() or [type(error).__name__])[0]
+            if status is not None and status[1] not in _MAY_SUCCEED:
+                raise LakeError(f"{self.url}: the store refuses access: {reason}") from error
+            raise TransientError(f"{self.url}: the store does not respond: {reason}") from error
+
+
+def s3_endpoint() -> str:
+    """The address of another server than AWS's; empty for AWS."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+
+
+def read_file(folder: str, name: str) -> bytes | None:
+    """A file directly in a folder; None if there is none. `folder`: a local path or `s3a://…`."""
+    if is_s3_path(folder):
+        found = S3Folder(folder).read(name)
+        return None if found is None else found.content
+    try:
+        return Path(folder, name).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def write_file(folder: str, name: str, content: str) -> None:
+    """Replaces the file as a whole."""
+    if is_s3_path(folder):
+        S3Folder(folder).write(name, content.encode())
+    else:
+        write_atomically(Path(folder, name), content)
+
+
+def file_names(folder: str) -> list[str]:
+    """The names of the files directly in the folder, in no order; empty if there is no folder."""
+    if is_s3_path(folder):
+        return S3Folder(folder).names()
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names are all that is needed
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def storage_options(path: str) -> dict[str, str] | None:
+    """The options with which delta-rs opens a table; None for a local one."""
+    if not is_s3_path(path):
+        return None
+    endpoint = s3_endpoint()
+    own = {"aws_endpoint": endpoint, "aws_allow_http": str(endpoint.startswith("http:")).lower()} if endpoint else {}
+    # two writers of one version: one of them fails, as in `ConditionalS3LogStore`
+    return {"aws_conditional_put": "etag", **own}
+
+
+def arrow_folder(path: str) -> FileSystem:
+    """The folder as a file system of Arrow.
+
+    Not delta-rs's own: its threads call Python, and if one does so while the process ends, it ends with SIGABRT.
+    """
+    if not is_s3_path(path):
+        return SubTreeFileSystem(path, LocalFileSystem())
+    scheme, _, host = s3_endpoint().rpartition("://")
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    files = S3FileSystem(region=region, endpoint_override=host or None, scheme=scheme or "https")
+    return SubTreeFileSystem(path.removeprefix("s3a://"), files)

@@ -1,0 +1,56 @@
+"""Commits to Delta tables on S3: one conditional PUT each (`java/cdc_pipeline/ConditionalS3LogStore.java`)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc_pipeline.lake.delta import Commit
+from cdc_pipeline.lake.writes import append_once
+from cdc_pipeline_tests.support.servers.object_store import BUCKET
+
+_COMMITS = 8
+_OTHER_DRIVER = """
+import sys
+from cdc_pipeline.spark.session import SparkLakehouse
+from cdc_pipeline_tests.lake.test_log_store import append_rows
+spark = SparkLakehouse(master="local[1]", driver_memory="512m", stores=["s3"]).start(short_lived=True)
+print("started", flush=True)
+sys.stdin.readline()
+append_rows(spark, sys.argv[1], "other")
+spark.stop()
+"""
+
+
+def append_rows(spark: SparkSession, path: str, name: str) -> None:
+    for number in range(1, _COMMITS + 1):
+        rows = spark.createDataFrame([(name, number)], "writer STRING, number INT")
+        append_once(rows, path, Commit(f"test:{name}", number, {}))
+
+
+@pytest.mark.core(2)
+def test_two_drivers_lose_no_commit(s3_spark: SparkSession) -> None:
+    path = f"s3a://{BUCKET}/{uuid.uuid4().hex}"
+    command = [sys.executable, "-c", _OTHER_DRIVER, path]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        s3_spark.createDataFrame([], "writer STRING, number INT").write.format("delta").save(path)
+        assert any("started" in line for line in iter(other.stdout.readline, ""))
+        other.stdin.write("go\n")
+        other.stdin.flush()
+        append_rows(s3_spark, path, "own")
+        assert other.wait(300) == 0
+    rows = s3_spark.read.format("delta").load(path).collect()
+    assert sorted(map(tuple, rows)) == [
+        (name, number) for name in ("other", "own") for number in range(1, _COMMITS + 1)
+    ]
+    history = s3_spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()
+    assert sorted(row["version"] for row in history) == list(range(2 * _COMMITS + 1))

@@ -1,0 +1,103 @@
+package cdc_pipeline;
+
+import io.delta.storage.S3SingleDriverLogStore;
+import io.delta.storage.internal.S3LogStoreUtil;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.FileAlreadyExistsException;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.Iterator;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.s3a.S3AFileSystem;
+import software.amazon.awssdk.core.exception.SdkException;
+import software.amazon.awssdk.core.sync.RequestBody;
+import software.amazon.awssdk.services.s3.S3Client;
+import software.amazon.awssdk.services.s3.model.PutObjectRequest;
+import software.amazon.awssdk.services.s3.model.S3Exception;
+
+/**
+ * Delta's log on S3, safe with several writers: a commit is one PUT that fails if the object exists (If-None-Match). Of two
+ * writers of one version, one gets FileAlreadyExistsException, as Delta expects. Hadoop 3.4 has no setting for this.
+ */
+public class ConditionalS3LogStore extends S3SingleDriverLogStore {
+  private static final int EXISTS = 412;
+  /** Another conditional PUT of the object is under way, and may fail. */
+  private static final int CONFLICT = 409;
+  private static final int MOST_ATTEMPTS = 20;
+  private static final long PAUSE_MS = 50;
+
+  public ConditionalS3LogStore(Configuration configuration) {
+    super(configuration);
+  }
+
+  @Override
+  public void write(Path path, Iterator<String> actions, Boolean overwrite, Configuration configuration)
+      throws IOException {
+    if (overwrite) {
+      super.write(path, actions, true, configuration);
+      return;
+    }
+    StringBuilder lines = new StringBuilder();
+    actions.forEachRemaining(action -> lines.append(action).append('\n'));
+    create(path, (S3AFileSystem) path.getFileSystem(configuration), lines.toString().getBytes(StandardCharsets.UTF_8));
+  }
+
+  /** Lists at once. The superclass asks first whether the folder exists, in two requests. */
+  @Override
+  public Iterator<FileStatus> listFrom(Path path, Configuration configuration) throws IOException {
+    FileStatus[] found = S3LogStoreUtil.s3ListFromArray(path.getFileSystem(configuration), path, path.getParent());
+    if (found.length == 0) {
+      return super.listFrom(path, configuration); // FileNotFoundException if there is no folder
+    }
+    return Arrays.stream(found)
+        .filter(file -> file.getPath().getName().compareTo(path.getName()) >= 0)
+        .sorted(Comparator.comparing(file -> file.getPath().getName()))
+        .iterator();
+  }
+
+  private static void create(Path path, S3AFileSystem files, byte[] commit) throws IOException {
+    // with the encryption, storage class and access rights that fs.s3a.* give to objects
+    PutObjectRequest.Builder request =
+        files.getRequestFactory().newPutObjectRequestBuilder(files.pathToKey(path), null, commit.length, false);
+    PutObjectRequest conditional = request.ifNoneMatch("*").build();
+    S3Client client = files.getS3AInternals().getAmazonS3Client("Delta commit");
+    for (int attempt = 1; ; attempt++) {
+      try {
+        client.putObject(conditional, RequestBody.fromBytes(commit));
+        return;
+      } catch (S3Exception error) {
+        if (error.statusCode() == CONFLICT && attempt < MOST_ATTEMPTS) {
+          pause(attempt * PAUSE_MS);
+        } else if (error.statusCode() != EXISTS) {
+          throw new IOException(path + " cannot be written: " + error.getMessage(), error);
+        } else if (Arrays.equals(read(path, files), commit)) {
+          return; // an earlier attempt, which the client has repeated, was successful
+        } else {
+          throw new FileAlreadyExistsException(path.toString());
+        }
+      } catch (SdkException error) {
+        throw new IOException(path + " cannot be written: " + error.getMessage(), error);
+      }
+    }
+  }
+
+  private static byte[] read(Path path, S3AFileSystem files) throws IOException {
+    try (FSDataInputStream stream = files.open(path)) {
+      return stream.readAllBytes();
+    }
+  }
+
+  private static void pause(long milliseconds) throws InterruptedIOException {
+    try {
+      Thread.sleep(milliseconds);
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException("interrupted between two attempts to commit");
+    }
+  }
+}
