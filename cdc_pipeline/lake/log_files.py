@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.store import file_names, read_file
+from cdc_pipeline.lake.store import file_names, has_file, read_file
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*)")
@@ -52,8 +52,8 @@ def commits_newest_first(table: str) -> Iterator[CommitFile]:
 
 
 def has_version(table: str, version: int) -> bool:
-    """Whether a local table has this version, or a later one."""
-    if Path(_log(table), CommitFile(table, version).name).exists():
+    """Whether a table has this version, or a later one."""
+    if has_file(_log(table), CommitFile(table, version).name):
         return True
     newest = next(commits_newest_first(table), None)
     return newest is not None and newest.version > version

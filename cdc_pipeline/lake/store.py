@@ -152,6 +152,10 @@ def write_file(folder: str, name: str, content: str) -> None:
         write_atomically(Path(folder, name), content)
 
 
+def has_file(folder: str, name: str) -> bool:
+    return S3Folder(folder).e_tag(name) is not None if is_s3_path(folder) else Path(folder, name).exists()
+
+
 def file_names(folder: str) -> list[str]:
     """The names of the files directly in the folder, in no order; empty if there is no folder."""
     if is_s3_path(folder):

@@ -15,7 +15,7 @@ from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.lake.control_tables import append_rows, compact_rows, overwrite_rows, read_rows
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.log_files import commits_newest_first
+from cdc_pipeline.lake.log_files import commits_newest_first, has_version
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.small_tables import open_small_table
 from cdc_pipeline.lake.store import file_names, read_file, write_file
@@ -90,7 +90,9 @@ def test_notes_of_raw_batches(lake: Lake) -> None:
     found = newest_note(lake.paths)
     assert found is not None
     assert (found["batch"], found["run_id"]) == (2, "run-2")
-    assert [commit.version for commit in commits_newest_first(lake.paths.table("raw_topic_snapshot"))] == [1, 0]
+    table = lake.paths.table("raw_topic_snapshot")
+    assert [commit.version for commit in commits_newest_first(table)] == [1, 0]
+    assert [has_version(table, version) for version in (0, 1, 2)] == [True, True, False]
 
 
 def test_small_tables_are_replaced(lake: Lake) -> None:

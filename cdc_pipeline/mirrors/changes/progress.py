@@ -237,19 +237,19 @@ def newest_known_cut(lake: Lake, published: PublishedCut) -> int:
 
 def require_published(lake: Lake, published: PublishedCut, *, mirrors: bool = True) -> None:
     """Raises RestoredTableError if a later cut than `published` was published: Delta would skip the commits of cuts with its
-    number. With `mirrors`, also if a mirror does not exist, or in a local lake only at an earlier version: it would be
-    created from new rows only.
+    number. With `mirrors`, also if a mirror does not exist, or (in a lake with `has_files`) only at an earlier version: it
+    would be created from new rows only.
 
     Call it without a begun cut. Mirrors of quarantined tables are skipped, because no cut changes them.
     """
     paths, quarantined, remedy = lake.paths, quarantined_tables(published.held), "with its name in `tables`"
-    folders = table_folders(lake.spark, f"{paths.home}/mirror") if mirrors and not paths.is_local else ()
+    folders = table_folders(lake.spark, f"{paths.home}/mirror") if mirrors and not paths.has_files else ()
     versions = {TableName(row["database"], row["table"]): row["version"] for row in published.mirrors if mirrors}
     lost = [
         f"mirror/{name} (version {version})"
         for name, version in versions.items()
         if name not in quarantined
-        and not (has_version(paths.mirror(name), version) if paths.is_local else paths.mirror(name) in folders)
+        and not (has_version(paths.mirror(name), version) if paths.has_files else paths.mirror(name) in folders)
     ]
     if lost and (newest_version(lake, "cut_plans", paths.app_id("cut_plans")) or 0) > published.cut_id:
         lost = []  # without a lock, another run has begun a cut meanwhile, or even published it

@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path
+from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path, is_s3_path
+from cdc_pipeline.lake.store import arrow_folder
 from cdc_pipeline.sources.source import digest
 from cdc_pipeline.sources.storage.layout import METADATA, StorageFile, storage_file
 from cdc_pipeline.spark.jvm import jvm
@@ -211,7 +212,10 @@ class ArrowFolder:
 
         self.root = path
         try:
-            self._files, self._root = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", path.rstrip("/")))
+            if is_s3_path(path):
+                self._files, self._root = arrow_folder(path.rstrip("/")), ""
+            else:
+                self._files, self._root = fs.FileSystem.from_uri(path.rstrip("/"))
         except Exception as error:
             raise read_error(path, error) from error
 
@@ -229,7 +233,7 @@ class ArrowFolder:
                 yield info.path[len(self._root) :].lstrip("/"), info.size, _ms(info)
 
     def metadata(self) -> tuple[bytes, int] | None:
-        path = f"{self._root}/{METADATA}"
+        path = "/".join(filter(None, (self._root, METADATA)))
         try:
             info = self._files.get_file_info(path)
             if not info.is_file:

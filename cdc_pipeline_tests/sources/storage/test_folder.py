@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cdc_pipeline.errors import SourceError, TransientError
+from cdc_pipeline.lake.store import S3Folder
 from cdc_pipeline.sources.storage.folder import ArrowFolder, LocalFolder, list_folder, read_error
+from cdc_pipeline_tests.support.servers.object_store import BUCKET, ObjectStore
 
 
 @pytest.mark.parametrize(
@@ -57,3 +60,19 @@ def test_a_local_folder_without_permission(
 def test_an_unknown_file_system_is_terminal() -> None:
     with pytest.raises(SourceError, match=r"storage folder 's4://bucket/sink' cannot be read"):
         ArrowFolder("s4://bucket/sink")
+
+
+def test_a_folder_on_s3(s3: ObjectStore) -> None:  # noqa: ARG001 - the server
+    url = f"s3a://{BUCKET}/{uuid.uuid4().hex}"
+    with pytest.raises(SourceError, match="does not exist"):
+        list(ArrowFolder(url).files())
+    S3Folder(url).write("metadata", b'{"checkpoint-ts":470613987560259584}')
+    S3Folder(f"{url}/shop/orders/1").write("CDC000001.json", b"{}\n")
+    folder = ArrowFolder(f"{url}/")
+    assert sorted((path, size) for path, size, _ in folder.files()) == [
+        ("metadata", 36),
+        ("shop/orders/1/CDC000001.json", 3),
+    ]
+    found = folder.metadata()
+    assert found is not None
+    assert found[0] == b'{"checkpoint-ts":470613987560259584}'
