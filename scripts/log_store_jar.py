@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cdc_pipeline.spark.java import require_java
 from cdc_pipeline.spark.session import SparkLakehouse
-from cdc_pipeline.spark.start import LOG_STORE_JAR
+from cdc_pipeline.spark.stores import LOG_STORE_JAR
 
 _ROOT = Path(__file__).parents[1]
 _JAVA = 17
@@ -33,16 +33,14 @@ def main() -> int:
         built = Path(folder, "built.jar")
         pack(Path(folder), built)
         content = built.read_bytes()
-    if options.check and not _is_expected_compiler():
+    if not options.check:
+        jar.write_bytes(content)
+        print(f"{jar.relative_to(_ROOT)}: {len(content):,} bytes")
+    elif not _is_expected_compiler():
         print(f"compiled, but not compared with {jar.name}: javac {_JAVA} is expected for that")
-        return 0
-    if options.check:
-        if jar.read_bytes() != content:
-            print(f"{jar.relative_to(_ROOT)} is not the result of java/: run `make jar`", file=sys.stderr)
-            return 1
-        return 0
-    jar.write_bytes(content)
-    print(f"{jar.relative_to(_ROOT)}: {len(content):,} bytes")
+    elif jar.read_bytes() != content:
+        print(f"{jar.relative_to(_ROOT)} is not the result of java/: run `make jar`", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.log_files import commits_newest_first, require_intact_log
-from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths, is_local_path, is_s3_path
+from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths, has_files, is_local_path
 from cdc_pipeline.spark.jvm import jvm, jvm_session
 
 _CHECKED: set[str] = set()
@@ -202,7 +202,7 @@ def read_commit(spark: SparkSession, path: str, version: int) -> list[dict[str, 
 
 def commits_back(spark: SparkSession, path: str) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """The versions of a table with their actions, newest first, as far as its log has them."""
-    if is_local_path(path) or is_s3_path(path):
+    if has_files(path):
         for commit in commits_newest_first(path):
             with contextlib.suppress(ValueError):  # damaged, but a checkpoint covers it
                 yield commit.version, list(commit.actions())

@@ -46,8 +46,12 @@ class CommitFile:
 
 def commits_newest_first(table: str) -> Iterator[CommitFile]:
     """The commit files of a table, if it has any. Its folder is listed at once."""
+    try:
+        names = file_names(_log(table))
+    except OSError:
+        return iter(())
     # most callers need the newest only, of up to 1,700 files
-    found = sorted((name for name in file_names(_log(table)) if _COMMIT.fullmatch(name)), reverse=True)
+    found = sorted(filter(_COMMIT.fullmatch, names), reverse=True)
     return (CommitFile(table, int(name.removesuffix(".json"))) for name in found)
 
 

@@ -88,7 +88,7 @@ class LakePaths:
     @property
     def has_files(self) -> bool:
         """Whether `lake.store` reads and writes its files: a local folder, or S3."""
-        return self.is_local or self.is_s3
+        return has_files(self.root)
 
     @property
     def _absolute_root(self) -> str:
@@ -176,6 +176,11 @@ def is_local_path(path: str) -> bool:
 
 def is_s3_path(path: str) -> bool:
     return path.startswith("s3a://")
+
+
+def has_files(path: str) -> bool:
+    """Whether `lake.store` reads and writes the files at the path."""
+    return is_local_path(path) or is_s3_path(path)
 
 
 def stores_of(*paths: str) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ obstore, delta-rs and Arrow take address, region and credentials from AWS's envi
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSys
 from cdc_pipeline.errors import CdcError, LakeError, TransientError
 from cdc_pipeline.lake.paths import is_s3_path
 from cdc_pipeline.local_files import write_atomically
+from cdc_pipeline.spark.stores import s3_endpoint, s3_region
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -98,18 +99,9 @@ class S3Folder:
             self._store.put(_CLOCK, b"")
             return self._store.head(_CLOCK)["last_modified"]
 
-    @cached_property
+    @property
     def _store(self) -> S3Store:
-        try:
-            from obstore.store import S3Store
-        except ImportError as error:
-            raise LakeError(f"{self.url}: lakes on S3 need the extra s3: pip install 'cdc_pipeline[s3]'") from error
-        endpoint = s3_endpoint()
-        return S3Store.from_url(
-            f"s3://{self.url.removeprefix('s3a://')}",
-            config={"endpoint": endpoint} if endpoint else {},
-            client_options={"allow_http": endpoint.startswith("http:")},
-        )
+        return _open_store(self.url, s3_endpoint())
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
@@ -128,9 +120,24 @@ class S3Folder:
             raise TransientError(f"{self.url}: the store does not respond: {reason}") from error
 
 
-def s3_endpoint() -> str:
-    """The address of another server than AWS's; empty for AWS."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+# each client has its own connections, so a new one for each request would connect anew
+@functools.lru_cache
+def _open_store(url: str, endpoint: str) -> S3Store:
+    try:
+        from obstore.store import S3Store
+    except ImportError as error:
+        raise LakeError(f"{url}: lakes on S3 need the extra s3: pip install 'cdc_pipeline[s3]'") from error
+    return S3Store.from_url(
+        f"s3://{url.removeprefix('s3a://')}",
+        config={"endpoint": endpoint} if endpoint else {},
+        client_options={"allow_http": endpoint.startswith("http:")},
+    )
+
+
+@functools.lru_cache
+def _open_arrow(endpoint: str, region: str | None) -> S3FileSystem:
+    scheme, _, host = endpoint.rpartition("://")
+    return S3FileSystem(region=region, endpoint_override=host or None, scheme=scheme or "https")
 
 
 def read_file(folder: str, name: str) -> bytes | None:
@@ -183,7 +190,4 @@ def arrow_folder(path: str) -> FileSystem:
     """
     if not is_s3_path(path):
         return SubTreeFileSystem(path, LocalFileSystem())
-    scheme, _, host = s3_endpoint().rpartition("://")
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    files = S3FileSystem(region=region, endpoint_override=host or None, scheme=scheme or "https")
-    return SubTreeFileSystem(path.removeprefix("s3a://"), files)
+    return SubTreeFileSystem(path.removeprefix("s3a://"), _open_arrow(s3_endpoint(), s3_region()))

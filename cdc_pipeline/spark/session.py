@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 from cdc_pipeline.errors import SECRET_SETTINGS, TerminalError
 from cdc_pipeline.spark.jvm import spark_home
 from cdc_pipeline.spark.small_frames import SMALL_QUERY_ROWS
-from cdc_pipeline.spark.start import JAVA_VARIABLES, LOG_STORE_JAR, start_session
-from cdc_pipeline.spark.stores import S3, S3_EXCLUDES, s3_packages, s3_settings
+from cdc_pipeline.spark.start import JAVA_VARIABLES, start_session
+from cdc_pipeline.spark.stores import LOG_STORE_JAR, S3, S3_EXCLUDES, s3_packages, s3_settings
 
 # Dependencies that PySpark ships: excluding them keeps older copies off the class path and saves 70 MB.
 _SHIPPED_WITH_SPARK = (

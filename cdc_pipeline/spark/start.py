@@ -30,9 +30,8 @@ from cdc_pipeline.local_files import write_atomically
 from cdc_pipeline.spark.java import JavaHome, require_java
 from cdc_pipeline.spark.jvm import jvm, spark_home
 from cdc_pipeline.spark.process_lock import is_private, process_lock, report_progress
+from cdc_pipeline.spark.stores import LOG_STORE_JAR
 
-LOG_STORE_JAR = str(Path(__file__).with_name("cdc-s3-log-store.jar"))
-"""The package's own jar, of sessions with S3 (`stores`)."""
 _PACKAGES, _EXCLUDES, _CLASS_PATH = "spark.jars.packages", "spark.jars.excludes", "spark.driver.extraClassPath"
 _JARS = "spark.jars"
 _OPTIONS, _MORE_OPTIONS = "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"

@@ -11,11 +11,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from cdc_pipeline.errors import TerminalError
 from cdc_pipeline.spark.jvm import spark_home
 
 S3 = "s3"
+LOG_STORE_JAR = str(Path(__file__).with_name("cdc-s3-log-store.jar"))
+"""The package's own jar."""
 _LOG_STORE = "cdc_pipeline.ConditionalS3LogStore"
 _SDK_VERSION = "2.57.8"
 """The newest of 2026-11. Hadoop 3.4 was built with an older one of AWS's version 2; their interfaces are stable."""
@@ -38,10 +41,18 @@ def s3_packages() -> tuple[str, ...]:
     return (f"org.apache.hadoop:hadoop-aws:{hadoop}", *sdk)
 
 
+def s3_endpoint(variables: Mapping[str, str] = os.environ) -> str:
+    """The address of another server than AWS's; empty for AWS."""
+    return variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL") or ""
+
+
+def s3_region(variables: Mapping[str, str] = os.environ) -> str | None:
+    return variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
+
+
 def s3_settings(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Spark's settings for `s3a://`, by AWS's environment variables. Credentials stay in the environment."""
-    endpoint = variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL")
-    region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
+    endpoint, region = s3_endpoint(variables), s3_region(variables)
     settings = {
         "spark.delta.logStore.s3a.impl": _LOG_STORE,
         # a listing begins at the name that Delta looks for, not at the first one of the log

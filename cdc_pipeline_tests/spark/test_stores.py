@@ -11,8 +11,7 @@ from cdc_pipeline.component.source_field import TicdcStorageSource
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.spark.session import SparkLakehouse
-from cdc_pipeline.spark.start import LOG_STORE_JAR
-from cdc_pipeline.spark.stores import s3_settings
+from cdc_pipeline.spark.stores import LOG_STORE_JAR, s3_settings
 
 _ENDPOINTS = {
     "AWS itself": ({"AWS_REGION": "eu-central-1"}, {"endpoint.region": "eu-central-1"}),

@@ -151,6 +151,7 @@ def _gaps(rows: DataFrame) -> dict[TableName, Gap]:
     unsure = (F.min("waits") < F.max("waits")) | (F.min("is_behind") < F.max("is_behind"))
     unsure = (F.bool_and("keyless") & unsure) | F.bool_or("is_retry")
     found = rows.where("NOT is_late AND IF(is_surplus, (NOT is_covered) OR (keyless AND is_behind), keyless)")
+    # equal rows of deliveries that only `es` shows are compared, too
     sure_part = F.expr("slice(delivery, 1, size(delivery) - 1)")
     found = found.groupBy(*_CHANGE, *PARTITION, sure_part).agg(unsure.alias("unsure")).where("unsure")
     return {
