@@ -48,6 +48,8 @@ class Pipeline:
     columns: ColumnRules = field(default_factory=ColumnRules)
     spark_resource: str = ""
     """Key of the project's resource with the Spark session; empty: that of the component."""
+    single_writer: bool = False
+    """On S3: no other program ever writes to the lake, so that the store needs no conditional writes."""
 
     @property
     def stores(self) -> tuple[str, ...]:

@@ -258,7 +258,8 @@ def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
     def keep_up(context: dg.OpExecutionContext, config: MaintenanceConfig) -> dg.Output[None]:
         with open_lake(context, pipeline) as lake:
             maintenance = Maintenance(config.tables, config.compact, config.vacuum, config.keep_hours)
-            tables = [*lake.paths.own_tables, *(lake.paths.mirror(name) for name in published_cut(lake).names)]
+            mirrors = published_entries(published_cut(lake), lake.paths)
+            tables = [*lake.paths.own_tables, *(mirror.path for mirror in mirrors)]
             names = sorted(path.removeprefix(f"{lake.paths.home}/") for path in tables)
             commits = own_commits_result(lake, names, table_key(pipeline.name, CUTS))
             AssetEvents(context.instance, {}, ()).report(context, commits)

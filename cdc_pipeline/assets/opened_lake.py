@@ -52,7 +52,7 @@ def open_lake(
     """
     with (
         translate_errors(pipeline.source.secrets),
-        writer_lock(pipeline.paths, context.run.run_id, context.log.info),
+        writer_lock(pipeline.paths, context.run.run_id, context.log.info, single_writer=pipeline.single_writer),
         only_writer(pipeline.paths),
     ):
         spark = spark_of(context, pipeline)

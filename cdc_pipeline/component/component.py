@@ -202,6 +202,13 @@ class CdcPipeline(dg.Component, YamlModel):
             "(large-message-handle-option claim-check). Empty: none."
         ),
     ] = ""
+    single_writer: Annotated[
+        bool,
+        Field(
+            description="Whether no other program ever writes to the lake. A run then accepts an object store without "
+            "conditional writes. Two runs at once would destroy such a lake."
+        ),
+    ] = False
     max_clock_skew_seconds: Annotated[
         int,
         Field(
@@ -392,6 +399,7 @@ class CdcPipeline(dg.Component, YamlModel):
                 table_fields.computed_rules(self.computed),
             ),
             self.spark_resource,
+            single_writer=self.single_writer,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:

@@ -91,7 +91,7 @@ def affects_all_tables(error: BaseException) -> bool:
     if damaged is None:
         return False
     paths = list(_paths((damaged, *messages)))
-    return bool(paths) and not any("/mirror/" in path or "/dropped/" in path for path in paths)
+    return bool(paths) and not any(re.search("/(mirrors?|dropped)/", path) for path in paths)
 
 
 def _first_match(pattern: re.Pattern[str], lines: Iterable[str]) -> str | None:

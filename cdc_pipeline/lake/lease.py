@@ -27,13 +27,16 @@ _POLL_SECONDS = 2.0
 
 
 @contextlib.contextmanager
-def hold_lease(folder: S3Folder, run_id: str, report: Callable[[str], None], wait_seconds: float) -> Iterator[None]:
-    """Holds the lease. `report` receives one line if it has to be waited for, and one if it is lost.
+def hold_lease(
+    folder: S3Folder, run_id: str, report: Callable[[str], None], wait_seconds: float, *, single_writer: bool = False
+) -> Iterator[None]:
+    """Holds the lease. `report` receives one line if it has to be waited for, and one if it is lost. `single_writer`: the
+    user makes sure that there is no other run.
 
     Raises TransientError if another run has it for longer than `wait_seconds`, LakeError if the store has no conditional
-    writes.
+    writes and there may be other writers.
     """
-    lease = _Lease(folder, run_id)
+    lease = _Lease(folder, run_id, single_writer)
     lease.acquire(report, wait_seconds)
     ended = threading.Event()
     renewal = threading.Thread(target=lease.renew_until, args=(ended, report), name="lease", daemon=True)
@@ -50,6 +53,7 @@ def hold_lease(folder: S3Folder, run_id: str, report: Callable[[str], None], wai
 class _Lease:
     folder: S3Folder
     run_id: str
+    single_writer: bool = False
     e_tag: str | None = None
     """Of the version that this run has written; None without the lease."""
 
@@ -67,10 +71,11 @@ class _Lease:
         """The run that has the lease; None if this one has it now."""
         self.e_tag = self.folder.create(_NAME, self._content())
         if self.e_tag is not None:
-            if self.folder.create(_NAME, self._content()) is not None:
+            if not self.single_writer and self.folder.create(_NAME, self._content()) is not None:
                 raise LakeError(
                     f"{self.folder.url}: the store ignores If-None-Match in a PUT, so two runs could replace each other's "
-                    "commits: a store with conditional writes is expected"
+                    "commits: a store with conditional writes is expected, or single_writer: true if no other program ever "
+                    "writes to the lake"
                 )
             return None
         found = self.folder.read(_NAME)

@@ -28,9 +28,15 @@ _POLL_SECONDS = 0.1
 
 @contextlib.contextmanager
 def writer_lock(
-    paths: LakePaths, run_id: str, report: Callable[[str], None], wait_seconds: float = WAIT_SECONDS
+    paths: LakePaths,
+    run_id: str,
+    report: Callable[[str], None],
+    wait_seconds: float = WAIT_SECONDS,
+    *,
+    single_writer: bool = False,
 ) -> Iterator[None]:
-    """Holds the writer lock of the pipeline. `report` receives one line if the lock has to be waited for.
+    """Holds the writer lock of the pipeline. `report` receives one line if the lock has to be waited for. `single_writer`:
+    as in `hold_lease`.
 
     A lake on S3 has a lease (`lease`). Does nothing for another remote lake: there, Dagster's limit of one run per pipeline
     and Delta's transactions separate runs.
@@ -39,7 +45,7 @@ def writer_lock(
     written.
     """
     if paths.is_s3:
-        with hold_lease(S3Folder(paths.home), run_id, report, wait_seconds):
+        with hold_lease(S3Folder(paths.home), run_id, report, wait_seconds, single_writer=single_writer):
             yield
         return
     if not paths.is_local:

@@ -1,6 +1,7 @@
 """The paths of a pipeline's tables, and file system operations on them.
 
-The layout is a public contract: `<lake>/<pipeline>/raw_topic_snapshot`, …, `mirror/<database>/<table>`.
+The layout is a public contract: `<lake>/<pipeline>/raw_topic_snapshot`, …, `mirror/<database>/<table>`. In a lake that is
+not local, a mirror is at `mirrors/<mirror id>`: a rename moves no files.
 """
 
 from __future__ import annotations
@@ -109,12 +110,13 @@ class LakePaths:
         return f"cdc:{self.pipeline}:{table}"
 
     def mirror(self, name: TableName) -> str:
+        """The path of a mirror in a local lake."""
+        assert self.is_local, f"{self.root}: mirrors have no paths by name"
         return f"{self.home}/mirror/{path_segment(name.database)}/{path_segment(name.table)}"
 
-    @property
-    def moves(self) -> str:
-        """The folder of the notes about unfinished folder moves (`folder_moves`)."""
-        return f"{self.home}/.moves"
+    def mirror_folder(self, name: TableName, mirror_id: str) -> str:
+        """The path of a mirror: by its name in a local lake, by its id in others, where a folder cannot be moved."""
+        return self.mirror(name) if self.is_local else f"{self.home}/mirrors/{path_segment(mirror_id)}"
 
     @property
     def running(self) -> str:
@@ -122,7 +124,8 @@ class LakePaths:
         return f"{self.home}/.running"
 
     def dropped_mirror(self, name: TableName, suffix: str) -> str:
-        """The path of a dropped mirror; `suffix` distinguishes several of the same name."""
+        """The path of a dropped mirror in a local lake; `suffix` distinguishes several of the same name."""
+        assert self.is_local, f"{self.root}: dropped mirrors stay where they are"
         return f"{self.home}/dropped/{path_segment(name.database)}/{path_segment(name.table)}@{path_segment(suffix)}"
 
     def require_writable(self, spark: SparkSession) -> None:
@@ -227,6 +230,13 @@ def subfolders(spark: SparkSession, path: str) -> list[str]:
 def table_folders(spark: SparkSession, path: str) -> list[str]:
     """The paths of the folders `<database>/<table>` in a folder, sorted; empty if the folder does not exist."""
     return [table for database in subfolders(spark, path) for table in subfolders(spark, database)]
+
+
+def mirror_folders(spark: SparkSession, paths: LakePaths) -> list[str]:
+    """The paths of all mirrors in the lake; where they are by id, of dropped ones too."""
+    if paths.is_local:
+        return table_folders(spark, f"{paths.home}/mirror")
+    return subfolders(spark, f"{paths.home}/mirrors")
 
 
 def first_line(error: BaseException) -> str:

@@ -37,7 +37,7 @@ def require_not_restored(lake: Lake, *tables: str) -> None:
             continue
         if (version := _complete_version(lake.spark, path, paths.app_id(""))) is None:
             continue
-        is_mirror = path.startswith(f"{paths.home}/mirror/")
+        is_mirror = path.startswith((f"{paths.home}/mirror/", f"{paths.home}/mirrors/"))
         rebuild = f", or run {paths.pipeline}_rebuild with its name in `tables`" if is_mirror else ""
         raise RestoredTableError(
             f"{path.removeprefix(f'{paths.home}/')} was restored to an earlier version (RESTORE): the content of version "

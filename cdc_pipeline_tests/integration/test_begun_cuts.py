@@ -3,7 +3,6 @@ first."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,18 +11,14 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.lake import folder_moves
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts import cut_maker
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
-from cdc_pipeline.mirrors.execution import mirror_folders
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import POLICY_JSON, DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline_tests.support.lakes.kills import Killed
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, put, update
 from cdc_pipeline_tests.support.lakes.stream import Stream
 from cdc_pipeline_tests.support.masks import SALT, hashed, texts
@@ -213,22 +208,3 @@ def test_excluded_changes_are_counted_by_the_run_that_finishes(stream: Stream) -
         assert (last["changes"], last["applied"], last["rejected"]) == (3, 2, 1), number
         number += 1
     assert number > 2
-
-
-def test_a_folder_move_that_was_killed_halfway(stream: Stream) -> None:
-    """On a file system that copies and deletes: half of the mirror's files have the new name."""
-    stream.write_slice(2, create("a", 1), put("a", 2, "1", "x"))
-    stream.run()
-    stream.write_slice(20, change("RENAME TABLE a TO b", 10), put("b", 11, "2", "y"))
-
-    def half(spark: SparkSession, source: str, target: str, notes: str) -> None:
-        folder_moves._record_move(spark, source, target, notes)
-        shutil.copytree(Path(source) / "_delta_log", Path(target) / "_delta_log")
-        raise Killed
-
-    with patch.object(mirror_folders, "move_folder", half), pytest.raises(Killed):
-        stream.run()
-    lines = stream.run()
-    assert f"finished the move of a folder to {stream.paths.mirror(TableName('db', 'b'))}, at which a run died" in lines
-    assert stream.rows("b") == [(1, "x"), (2, "y")]
-    assert published_cut(Lake(stream.spark, stream.paths)).names == {TableName("db", "b")}

@@ -56,7 +56,10 @@ def broken(*tables: str, error: type[BaseException] = BrokenError) -> Iterator[N
 @pytest.fixture(scope="module")
 def first_cut(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
     """The initial lake of all tests. Copy it."""
-    found = Stream(spark, tmp_path_factory.mktemp("first") / "one")
+    return _first_cut(Stream(spark, tmp_path_factory.mktemp("first") / "one"))
+
+
+def _first_cut(found: Stream) -> Stream:
     names = ("a", "b", "x")
     found.write_slice(2, *(create(name, 1) for name in names), create("bag", 1, KEYLESS), put("bag", 2, "1", "q"))
     found.run()
@@ -253,11 +256,14 @@ def test_an_unfinished_cut_does_not_block_a_rebuild(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("first", [7, *(pytest.param(number, marks=pytest.mark.long) for number in range(7))])
-def test_a_rebuild_abandons_a_cut_that_cannot_be_finished(stream: Stream, first: int) -> None:
+@pytest.mark.parametrize("scheme", ["", "file:"], ids=["by name", "by id"])
+def test_a_rebuild_abandons_a_cut_that_cannot_be_finished(stream: Stream, first: int, scheme: str) -> None:
     """Kills at every eighth commit or move from `first` on. The salt of the cut is lost. The rebuild first undoes what the
     cut moved, dropped and created."""
     masks: Any = (("db.*", (("mail", "hash"),)),)
     rules, others = (ColumnRules(masks=masks, salt=salt) for salt in (SALT, "another salt of the tests"))
+    if scheme:
+        stream = _first_cut(Stream(stream.spark, stream.folder.parent / "by-id", scheme=scheme))
     stream.write_slice(
         10,
         put("a", 5, "1", "one"),

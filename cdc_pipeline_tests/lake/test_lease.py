@@ -79,6 +79,8 @@ def test_a_store_without_conditional_writes_is_refused(lake: LakePaths, monkeypa
     monkeypatch.setattr(S3Folder, "_put", lambda folder, name, content, mode: put(folder, name, content, "overwrite"))
     with pytest.raises(LakeError, match="conditional writes is expected"), writer_lock(lake, "run", print):
         pass
+    with writer_lock(lake, "run", print, single_writer=True):
+        assert _holder(lake) == "run"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake import folder_moves
-from cdc_pipeline.lake.folder_moves import finish_moves, move_folder
 from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path, is_for_delta_rs, path_segment
 from cdc_pipeline.mysql.model.table import TableName
 
@@ -161,6 +159,11 @@ def test_layout() -> None:
         "/lake/shop/mirror/db/a%2Fb",
         "/lake/shop/dropped/db/a%2Fb@7",
     )
+    assert paths.mirror_folder(name, "db.a/b@7") == paths.mirror(name)
+    remote = LakePaths("s3a://bucket/lake", "shop")
+    assert remote.mirror_folder(name, "db.a/b@7") == "s3a://bucket/lake/shop/mirrors/db.a%2Fb@7"
+    with pytest.raises(AssertionError):
+        remote.mirror(name)
 
 
 def test_a_remote_lake_that_cannot_be_written(spark: SparkSession, tmp_path: Path) -> None:
@@ -170,73 +173,6 @@ def test_a_remote_lake_that_cannot_be_written(spark: SparkSession, tmp_path: Pat
         LakePaths(root, "shop").require_writable(spark)
     assert str(error.value).startswith(f"the lake {root!r} cannot be written: ")
     assert "An error occurred while calling" not in str(error.value)
-
-
-def test_move_folder(spark: SparkSession, tmp_path: Path) -> None:
-    source, target = tmp_path / "a" / "t", tmp_path / "b" / "c" / "t"
-    source.mkdir(parents=True)
-    (source / "file").write_bytes(b"x")
-    move_folder(spark, str(source), str(target), str(tmp_path / ".moves"))
-    assert (source.exists(), (target / "file").read_bytes()) == (False, b"x")
-    assert list((tmp_path / ".moves").glob("[!.]*")) == []
-    assert finish_moves(spark, str(tmp_path / ".moves")) == []
-
-
-@pytest.mark.parametrize("text", [b"", b'["mirror/db/t", "mir'], ids=["nothing", "a part"])
-def test_a_note_that_was_not_written_to_its_end(text: bytes, spark: SparkSession, tmp_path: Path) -> None:
-    """The disk was full or the process was killed while it wrote the note: the move had not started."""
-    notes, source = tmp_path / ".moves", tmp_path / "mirror" / "db" / "t"
-    for folder in (notes, source):
-        folder.mkdir(parents=True)
-    (notes / "0123").write_bytes(text)
-    assert finish_moves(spark, str(notes)) == []
-    assert (list(notes.glob("[!.]*")), source.exists()) == ([], True)
-
-
-# states after a kill while a folder with the files a/1, a/2 and b was copied and deleted: (files in source, in target)
-_HALVES: dict[str, tuple[dict[str, bytes], dict[str, bytes]]] = {
-    "nothing is copied": ({"a/1": b"one", "a/2": b"two", "b": b"three"}, {}),
-    "some are copied, one in part": ({"a/1": b"one", "a/2": b"two", "b": b"three"}, {"a/1": b"one", "a/2": b"t"}),
-    "all are copied, some deleted": ({"b": b"three"}, {"a/1": b"one", "a/2": b"two", "b": b"three"}),
-    "pages are copied and deleted in turn": ({"a/2": b"two", "b": b"three"}, {"a/1": b"one"}),
-    "only the note is left": ({}, {"a/1": b"one", "a/2": b"two", "b": b"three"}),
-}
-
-
-@pytest.mark.parametrize("name", _HALVES)
-def test_a_move_that_died_is_finished(name: str, spark: SparkSession, tmp_path: Path) -> None:
-    """As on an object store, which renames by copying and deleting. Also works if the lake was moved since."""
-    home = tmp_path / "lake" / "shop"
-    places = (home / "mirror" / "db" / "t", home / "dropped" / "db" / "é t@7")
-    for folder, files in zip(places, _HALVES[name], strict=True):
-        for file, content in files.items():
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            (folder / file).write_bytes(content)
-    folder_moves._record_move(spark, *map(str, places), str(home / ".moves"))
-    moved = tmp_path / "elsewhere"
-    (tmp_path / "lake").rename(moved)
-    source, target = (moved / place.relative_to(tmp_path / "lake") for place in places)
-    assert finish_moves(spark, str(moved / "shop" / ".moves")) == [str(target)]
-    assert {str(file.relative_to(target)): file.read_bytes() for file in target.rglob("[!.]*") if file.is_file()} == {
-        "a/1": b"one",
-        "a/2": b"two",
-        "b": b"three",
-    }
-    assert not source.exists()
-    assert finish_moves(spark, str(moved / "shop" / ".moves")) == []
-
-
-@pytest.mark.parametrize("missing", [False, True], ids=["the target exists", "the source is missing"])
-def test_a_move_that_is_refused(missing: bool, spark: SparkSession, tmp_path: Path) -> None:
-    source, target = tmp_path / "a", tmp_path / "b"
-    if not missing:
-        source.mkdir()
-        (source / "file").write_bytes(b"x")
-        target.mkdir()
-    with pytest.raises(LakeError, match=f"cannot move {re.escape(str(source))} to {re.escape(str(target))}"):
-        move_folder(spark, str(source), str(target), str(tmp_path / ".moves"))
-    assert finish_moves(spark, str(tmp_path / ".moves")) == []
-    assert missing or (source / "file").read_bytes() == b"x"
 
 
 def test_first_line(spark: SparkSession) -> None:

@@ -22,10 +22,11 @@ def _slice(topic: Topic, messages: Messages, end: int) -> Topic:
     return topic
 
 
-@pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+@pytest.fixture(scope="module", params=["", "file:"], ids=["by name", "by id"])
+def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+    """Local, and one in which mirrors do not move, as on object stores."""
     folder = tmp_path_factory.mktemp("ddl_stories")
-    paths = LakePaths(str(folder / "lake"), "shop")
+    paths = LakePaths(f"{request.param}{folder / 'lake'}", "shop")
     topic = Topic()
     for part, end in SLICES.items():
         messages = [message for story in STORIES.values() for message in getattr(story, part)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import itemgetter, or_
 from typing import Any
 
@@ -19,7 +19,7 @@ from cdc_pipeline.lake.delta import committed_version
 from cdc_pipeline.lake.file_statistics import Condition
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.log_files import has_version
-from cdc_pipeline.lake.paths import table_folders
+from cdc_pipeline.lake.paths import LakePaths, mirror_folders
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.consistent_cuts import CUTS, read_newest_cut
 from cdc_pipeline.mirrors.changes.window import Window, is_below, read_unapplied
@@ -117,7 +117,16 @@ class PublishedCut:
 
     @property
     def names(self) -> frozenset[TableName]:
-        return frozenset(TableName(row["database"], row["table"]) for row in self.mirrors)
+        return frozenset(self.ids)
+
+    @cached_property
+    def ids(self) -> Mapping[TableName, str]:
+        """Name → mirror id."""
+        return {TableName(row["database"], row["table"]): row["mirror_id"] for row in self.mirrors}
+
+    def mirror_folder(self, name: TableName, paths: LakePaths) -> str:
+        """The path of the mirror that has the name; of no table if none has it."""
+        return paths.mirror_folder(name, self.ids.get(name, ""))
 
 
 NO_CUT = PublishedCut(0, None, 0, ())
@@ -230,8 +239,9 @@ def newest_known_cut(lake: Lake, published: PublishedCut) -> int:
     known = max(published.cut_id, committed or 0, (planned or 1) - 1)
     if known or planned:
         return known
-    mirrors = table_folders(lake.spark, f"{paths.home}/mirror")
-    steps = (committed_version(lake.spark, path, paths.app_id("steps")) or 0 for path in mirrors)
+    steps = (
+        committed_version(lake.spark, path, paths.app_id("steps")) or 0 for path in mirror_folders(lake.spark, paths)
+    )
     return max(steps, default=0) // VERSIONS_OF_CUT
 
 
@@ -243,13 +253,14 @@ def require_published(lake: Lake, published: PublishedCut, *, mirrors: bool = Tr
     Call it without a begun cut. Mirrors of quarantined tables are skipped, because no cut changes them.
     """
     paths, quarantined, remedy = lake.paths, quarantined_tables(published.held), "with its name in `tables`"
-    folders = table_folders(lake.spark, f"{paths.home}/mirror") if mirrors and not paths.has_files else ()
+    folders = mirror_folders(lake.spark, paths) if mirrors and not paths.has_files else ()
     versions = {TableName(row["database"], row["table"]): row["version"] for row in published.mirrors if mirrors}
     lost = [
         f"mirror/{name} (version {version})"
         for name, version in versions.items()
         if name not in quarantined
-        and not (has_version(paths.mirror(name), version) if paths.has_files else paths.mirror(name) in folders)
+        and (path := published.mirror_folder(name, paths))
+        and not (has_version(path, version) if paths.has_files else path in folders)
     ]
     if lost and (newest_version(lake, "cut_plans", paths.app_id("cut_plans")) or 0) > published.cut_id:
         lost = []  # without a lock, another run has begun a cut meanwhile, or even published it

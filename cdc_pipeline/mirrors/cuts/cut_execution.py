@@ -39,7 +39,7 @@ from cdc_pipeline.mirrors.merge.net_rows import reduce_changes
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
-from cdc_pipeline.mirrors.model.steps import ApplyRows
+from cdc_pipeline.mirrors.model.steps import ApplyRows, DropMirror
 from cdc_pipeline.mirrors.settings.ddl_policy import quarantined_tables
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_query
@@ -195,7 +195,7 @@ class CutExecution:
         found: dict[int, Exception] = {}
         for index, step in enumerate(planned.plan.steps):
             try:
-                require_not_restored(self.lake, *map(self.lake.paths.mirror, step.names()))
+                require_not_restored(self.lake, *(mirror.folder(self.lake.paths) for mirror in step.mirrors()))
             except RestoredTableError as error:
                 found[index] = error
         return found
@@ -235,16 +235,20 @@ class CutExecution:
     def _entries(self, planned: PlannedCut) -> tuple[MirrorEntry, ...]:
         """All mirrors after the cut. Mirrors without a step and quarantined ones keep their entries of the cut before."""
         plan, key = planned.plan, planned.settings.selection.key
-        touched = sorted({name for step in plan.steps for name in step.names()})
-        entries = {entry.name: entry for entry in published_entries(self.published, self.lake.paths)}
         quarantined = set(map(key, quarantined_tables(plan.held)))
+        # the last step of a mirror has its newest state; an exchange with another mirror is no step of that one
+        last = {mirror.mirror_id: (mirror, step) for step in plan.steps for mirror in step.mirrors()}
+        touched = {mirror_id: pair for mirror_id, pair in last.items() if key(pair[0].name) not in quarantined}
+        present = [mirror for mirror, step in touched.values() if not isinstance(step, DropMirror)]
 
-        def current_entry(name: TableName) -> MirrorEntry | None:
-            return entries.get(name) if key(name) in quarantined else mirror_entry(self.lake, name)
+        def current_entry(mirror: MirrorState) -> MirrorEntry | None:
+            return mirror_entry(self.lake, mirror.name, mirror.folder(self.lake.paths))
 
-        current = dict(zip(touched, map_in_threads(self.lake.spark, current_entry, touched, self.threads), strict=True))
-        entries.update({name: entry for name, entry in current.items() if entry is not None})
-        return tuple(entries[name] for name in sorted(entries) if current.get(name, entries[name]) is not None)
+        found = map_in_threads(self.lake.spark, current_entry, present, self.threads)
+        entries = {entry.name: entry for entry in published_entries(self.published, self.lake.paths)}
+        entries = {name: entry for name, entry in entries.items() if entry.mirror_id not in touched}
+        entries.update({entry.name: entry for entry in found if entry is not None})
+        return tuple(entries[name] for name in sorted(entries))
 
     def _note(self, window: Window) -> dict[str, object]:
         return {
@@ -255,9 +259,8 @@ class CutExecution:
         }
 
 
-def mirror_entry(lake: Lake, name: TableName) -> MirrorEntry | None:
-    """The mirror as it is now; None if there is none of that name."""
-    path = lake.paths.mirror(name)
+def mirror_entry(lake: Lake, name: TableName, path: str) -> MirrorEntry | None:
+    """The mirror at `path` as it is now; None if there is none."""
     small = open_small_table(path)
     table = table_state(lake.spark, path) if small is None else small.state
     if table is None:

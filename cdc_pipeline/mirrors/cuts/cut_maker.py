@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_pipeline.lake.delta_log import require_intact_logs
-from cdc_pipeline.lake.folder_moves import finish_moves
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows
 from cdc_pipeline.mirrors.changes.progress import (
@@ -89,8 +88,6 @@ class CutMaker:
     def finish_begun_cut(self, published: PublishedCut) -> CutReport | None:
         """Finishes the cut that an earlier run has begun after `published`; None if there is none. Raises as `advance`."""
         require_intact_logs(self.lake.paths.own_tables)
-        for path in finish_moves(self.lake.spark, self.lake.paths.moves):
-            self.report(f"finished the move of a folder to {path}, at which a run died")
         begun = load_begun_cut(self.lake, published, self.columns.salt)
         if begun is None:
             return None

@@ -147,7 +147,7 @@ class CutPlanner:
         restored (RESTORE)."""
         key = self.settings.selection.key(name)
         if key not in self._mirrors:
-            path = self.lake.paths.mirror(self._published_names.get(key, key))
+            path = self.published.mirror_folder(self._published_names.get(key, key), self.lake.paths)
             require_not_restored(self.lake, path)
             table = table_state(self.lake.spark, path)
             self._mirrors[key] = None if table is None else MirrorState.from_properties(table.properties)
@@ -156,7 +156,7 @@ class CutPlanner:
     def _ended_tables(self, database: str) -> Iterable[EndedTable]:
         """The tables of the database that cuts before this one have dropped or truncated."""
         routed = partial(mirrored_event, selection=self.settings.selection)
-        return ended_tables(self.lake, database, self.window.cut_id, routed)
+        return ended_tables(self.lake, database, self.published, self.window.cut_id, routed)
 
     def _groups(self, rows: CutRows) -> list[RowGroup]:
         raw, claims = partial(read_raw_batches, self.lake), partial(read_claims, self.lake)

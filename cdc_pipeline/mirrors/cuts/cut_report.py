@@ -123,7 +123,7 @@ def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry,
         MirrorEntry(
             name := TableName(row["database"], row["table"]),
             row["mirror_id"],
-            paths.mirror(name),
+            paths.mirror_folder(name, row["mirror_id"]),
             row["version"],
             row["rows"],
             row["columns"],

@@ -101,7 +101,7 @@ def record_ended_steps(lake: Lake, planned: PlannedCut, run_id: str) -> list[Ste
         plan_id, _, index = mark.rsplit("/", 1)[1].rpartition("-")
         if plan_id == planned.plan_id:
             step = planned.plan.steps[int(index)]
-            mirror = table_state(lake.spark, lake.paths.mirror(step.state.name))
+            mirror = table_state(lake.spark, step.state.folder(lake.paths))
             place = f"step {index}, version {mirror and mirror.version} of the mirror"
             failures.append(StepFailure(int(index), step, ProcessEndedError(f"the process or its JVM ended ({place})")))
     record_failures(lake, planned, failures, run_id)

@@ -156,7 +156,7 @@ def mirror_paths(lake: Lake, entries: Iterable[MirrorEntry]) -> dict[str, str]:
             found[entry.mirror_id] = entry.path
         else:
             missing[entry.mirror_id] = entry.name
-    if missing:
+    if missing and lake.paths.is_local:
         for kind in ("mirror", "dropped"):
             for path in table_folders(lake.spark, f"{lake.paths.home}/{kind}"):
                 mirror_id = _mirror_id(lake.spark, path)

@@ -1,21 +1,23 @@
 """Steps that create, rename, drop or restore the folder of a mirror.
 
 A resumed run walks all steps again, and a later step may have moved a mirror already: an earlier step must not move it
-back. Properties identify the mirror (`cdc.mirror_id`); its newest commit number shows how far it is.
+back. Properties identify the mirror (`cdc.mirror_id`); its newest commit number shows how far it is. In a lake that is not
+local, mirrors do not move (`LakePaths.mirror_folder`): renames and drops are commits of properties only.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit, commit_metadata, create_table, forget_cached_log, is_committed, table_state
-from cdc_pipeline.lake.folder_moves import move_folder
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import remove_folder
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, needs_mapping
-from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.state import DROPPED_BY, MirrorState
 from cdc_pipeline.mirrors.model.step_commits import StepCommits
 from cdc_pipeline.mirrors.model.steps import DropMirror, RenameMirror, Step
 
@@ -28,10 +30,17 @@ _CREATION = {
 
 
 def move_mirror(lake: Lake, source: str, target: str) -> None:
-    """Moves the folder of a mirror to `target`, which must not exist."""
-    move_folder(lake.spark, source, target, lake.paths.moves)
+    """Moves the folder of a mirror of a local lake to `target`, which must not exist. Raises LakeError if it does."""
+    move_folder(source, target)
     for path in (source, target):
         forget_cached_log(lake.spark, path)
+
+
+def move_folder(source: str, target: str) -> None:
+    if os.path.lexists(target):
+        raise LakeError(f"cannot move {source} to {target}: the target exists")
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    Path(source).rename(target)
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,11 @@ class MirrorFolders:
         if self._is_moved(state):
             return
         table = table_state(self.lake.spark, path)
-        if table is not None:
+        if table is not None and not self.lake.paths.is_local and not is_committed(self.lake.spark, path, commit):
+            # left by a cut that a rebuild abandoned, where `Rebuilder` sets nothing aside
+            remove_folder(self.lake.spark, path)
+            forget_cached_log(self.lake.spark, path)
+        elif table is not None:
             if table.properties.get("cdc.mirror_id") == state.mirror_id:
                 return
             raise LakeError(
@@ -81,25 +94,29 @@ class MirrorFolders:
 
     def rename(self, step: RenameMirror, commits: StepCommits) -> None:
         """Moves the mirror and writes its state to its properties."""
-        source, target, commit = (
-            step.folder_before(self.lake.paths),
-            self.lake.paths.mirror(step.state.name),
-            commits(0),
-        )
-        if self._is_at(source, step.state):
+        paths, commit = self.lake.paths, commits(0)
+        source, target = step.folder_before(paths), step.state.folder(paths)
+        properties = step.state.properties()
+        if not paths.is_local:
+            properties[DROPPED_BY] = ""
+        elif self._is_at(source, step.state):
             # this commit means that the mirror was moved already, and that a later step has moved it back
             if is_committed(self.lake.spark, source, commit):
                 return
             move_mirror(self.lake, source, target)
         if self.is_in_place(target, step.state):
-            commit_metadata(self.lake.spark, target, commit, properties=step.state.properties())
+            commit_metadata(self.lake.spark, target, commit, properties=properties)
 
-    def drop(self, step: DropMirror, next_commits: StepCommits) -> None:
+    def drop(self, step: DropMirror, commits: StepCommits, next_commits: StepCommits) -> None:
         """`next_commits`: those of the step that follows the DROP."""
-        path = self.lake.paths.mirror(step.state.name)
+        paths, path = self.lake.paths, step.state.folder(self.lake.paths)
+        if not paths.is_local:
+            if self.is_in_place(path, step.state):
+                commit_metadata(self.lake.spark, path, commits(0), properties={DROPPED_BY: step.ddl_id})
+            return
         # a commit of a later step means that the mirror was dropped already and then restored
         if self._is_at(path, step.state) and not is_committed(self.lake.spark, path, next_commits(0)):
-            dropped = self.lake.paths.dropped_mirror(step.state.name, step.ddl_id)
+            dropped = paths.dropped_mirror(step.state.name, step.ddl_id)
             if self._is_at(dropped, step.state):  # left by a cut that a rebuild abandoned
                 remove_folder(self.lake.spark, dropped)
             move_mirror(self.lake, path, dropped)

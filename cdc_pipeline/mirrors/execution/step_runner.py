@@ -145,7 +145,7 @@ class StepRunner:
     # ---- one step
 
     def _run(self, index: int, step: Step, folders: MirrorFolders) -> StepResult:
-        result, path = StepResult(step), self.lake.paths.mirror(step.state.name)
+        result, path = StepResult(step), step.state.folder(self.lake.paths)
         context = StepContext(self.lake.spark, path, self.commits.step(index), self.rows.time_zone, self.rows.salt)
         moves_folders = isinstance(step, (CreateMirror, RenameMirror, DropMirror, ExchangeRows))
         if moves_folders or folders.is_in_place(path, step.state):
@@ -165,9 +165,9 @@ class StepRunner:
             case RenameMirror():
                 folders.rename(step, commits)
             case DropMirror():
-                folders.drop(step, self.commits.step(index + 1))
+                folders.drop(step, commits, self.commits.step(index + 1))
             case ExchangeRows():
-                other = self.lake.paths.mirror(step.other.name)
+                other = step.other.folder(self.lake.paths)
                 exchange_rows(
                     context,
                     step,

@@ -107,7 +107,7 @@ def small_steps(paths: LakePaths, steps: Sequence[Step], row_sets: Mapping[int, 
     found = {}
     for index, step in enumerate(steps):
         if isinstance(step, ApplyRows) and is_small(step.changes) and _has_cells_only(step, row_sets[index]):
-            path = paths.mirror(step.state.name)
+            path = step.state.folder(paths)
             if is_for_delta_rs(path) and (open_small_table(path) is not None or not file_names(f"{path}/_delta_log")):
                 found[index] = step
     return found

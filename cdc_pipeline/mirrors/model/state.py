@@ -13,6 +13,7 @@ from pyspark.sql.types import BooleanType, DataType, IntegerType, LongType, Stri
 
 from cdc_pipeline.gaps import GAPS_JSON, Gap, GapKind, gaps_after_alter, merge_gaps
 from cdc_pipeline.lake.delta import TableState
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.masks import HASH, Mask, redacted_schema
 from cdc_pipeline.mirrors.model.source_tables import (
@@ -60,6 +61,8 @@ METADATA = StructType(
 METADATA_COLUMNS = tuple(METADATA.names)
 RETIRED_MARK = "__dropped_"
 """Precedes the id of the DROP in the name of a mirror that `ddl_policy: keep` keeps."""
+DROPPED_BY = "cdc.dropped_by"
+"""The property of dropped mirrors that did not move: the id of the DROP. Empty after RECOVER or FLASHBACK."""
 DELETED = "_deleted"
 """The column of mirrors with `soft_delete`: whether upstream deleted the row. Never NULL."""
 
@@ -115,6 +118,9 @@ class MirrorState:
     def column_type(self, column: Column) -> DataType:
         """The Spark type of one of the schema's columns in the mirror."""
         return StringType() if dict(self.masks).get(column.name) == HASH else spark_type(column.type)
+
+    def folder(self, paths: LakePaths) -> str:
+        return paths.mirror_folder(self.name, self.mirror_id)
 
     @property
     def shown_schema(self) -> TableSchema:

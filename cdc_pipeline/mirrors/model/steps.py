@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
@@ -19,32 +19,27 @@ class BaseStep(ABC):
 
     state: MirrorState
 
-    @abstractmethod
-    def names(self) -> tuple[TableName, ...]:
+    def mirrors(self) -> tuple[MirrorState, ...]:
         """The mirrors whose folders the step reads or writes."""
+        return (self.state,)
 
-    @abstractmethod
+    def names(self) -> tuple[TableName, ...]:
+        return tuple(mirror.name for mirror in self.mirrors())
+
     def folder_after(self, paths: LakePaths) -> str | None:
         """The folder to which the step moves its mirror; None if the mirror stays."""
-
-
-class _InPlace(BaseStep):
-    def names(self) -> tuple[TableName, ...]:
-        return (self.state.name,)
-
-    def folder_after(self, paths: LakePaths) -> str | None:
         return None
 
 
 @dataclass(frozen=True)
-class CreateMirror(_InPlace):
+class CreateMirror(BaseStep):
     """Creates an empty mirror."""
 
     state: MirrorState
 
 
 @dataclass(frozen=True)
-class ApplyRows(_InPlace):
+class ApplyRows(BaseStep):
     """Merges the net row changes of some segments."""
 
     state: MirrorState
@@ -70,7 +65,7 @@ class ApplyRows(_InPlace):
 
 
 @dataclass(frozen=True)
-class PurgeSurplusRows(_InPlace):
+class PurgeSurplusRows(BaseStep):
     """Removes surplus deleted rows of each `soft_delete_key` after the key has changed.
 
     All live rows stay; without a live row the newest deleted one stays.
@@ -80,14 +75,14 @@ class PurgeSurplusRows(_InPlace):
 
 
 @dataclass(frozen=True)
-class PurgeDeletedRows(_InPlace):
+class PurgeDeletedRows(BaseStep):
     """Removes all rows that upstream deleted (`soft_delete`)."""
 
     state: MirrorState
 
 
 @dataclass(frozen=True)
-class ChangeColumns(_InPlace):
+class ChangeColumns(BaseStep):
     """Changes columns or keys."""
 
     before: MirrorState
@@ -103,14 +98,14 @@ class ChangeColumns(_InPlace):
 
 
 @dataclass(frozen=True)
-class UpdateState(_InPlace):
+class UpdateState(BaseStep):
     """Changes the state only, for example its gaps."""
 
     state: MirrorState
 
 
 @dataclass(frozen=True)
-class TruncateMirror(_InPlace):
+class TruncateMirror(BaseStep):
     """Deletes all rows, or marks them as deleted (`soft_delete`)."""
 
     state: MirrorState
@@ -125,34 +120,32 @@ class RenameMirror(BaseStep):
     dropped_by: str | None = None
     """The `ddl_id` of that DropMirror."""
 
-    def names(self) -> tuple[TableName, ...]:
-        return (self.before.name, self.state.name)
+    def mirrors(self) -> tuple[MirrorState, ...]:
+        return (self.before, self.state)
 
     def folder_before(self, paths: LakePaths) -> str:
-        name = self.before.name
-        return paths.mirror(name) if self.dropped_by is None else paths.dropped_mirror(name, self.dropped_by)
+        if self.dropped_by is None or not paths.is_local:
+            return self.before.folder(paths)
+        return paths.dropped_mirror(self.before.name, self.dropped_by)
 
     def folder_after(self, paths: LakePaths) -> str | None:
-        return paths.mirror(self.state.name)
+        return self.state.folder(paths)
 
 
 @dataclass(frozen=True)
 class DropMirror(BaseStep):
-    """Moves the mirror's folder aside, so that RECOVER or FLASHBACK can restore it."""
+    """Moves the mirror's folder aside, or marks it where mirrors do not move: RECOVER or FLASHBACK can restore it."""
 
     state: MirrorState
     ddl_id: str
     """The id of the statement (`DdlEvent.ddl_id`)."""
 
-    def names(self) -> tuple[TableName, ...]:
-        return (self.state.name,)
-
     def folder_after(self, paths: LakePaths) -> str | None:
-        return paths.dropped_mirror(self.state.name, self.ddl_id)
+        return paths.dropped_mirror(self.state.name, self.ddl_id) if paths.is_local else None
 
 
 @dataclass(frozen=True)
-class DeleteRows(_InPlace):
+class DeleteRows(BaseStep):
     """Deletes rows, or marks them as deleted (`soft_delete`): those of truncated or dropped partitions or source tables."""
 
     state: MirrorState
@@ -162,7 +155,7 @@ class DeleteRows(_InPlace):
 
 
 @dataclass(frozen=True)
-class ChangeSourceRows(_InPlace):
+class ChangeSourceRows(BaseStep):
     """Changes values in the rows of one source table of a merged mirror."""
 
     state: MirrorState
@@ -181,7 +174,7 @@ class ChangeSourceRows(_InPlace):
 
 
 @dataclass(frozen=True)
-class ExchangeRows(_InPlace):
+class ExchangeRows(BaseStep):
     """Exchanges some rows with all rows of another mirror (EXCHANGE PARTITION)."""
 
     state: MirrorState
@@ -195,8 +188,8 @@ class ExchangeRows(_InPlace):
     description: str
     """The statement in words, for gaps."""
 
-    def names(self) -> tuple[TableName, ...]:
-        return (self.state.name, self.other.name)
+    def mirrors(self) -> tuple[MirrorState, ...]:
+        return (self.state, self.other)
 
 
 Step: TypeAlias = Annotated[

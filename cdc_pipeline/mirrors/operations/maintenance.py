@@ -82,7 +82,7 @@ class Maintenance:
                 pipeline=lake.paths.pipeline,
             )
         names = {table: lake.paths.table(table) for table in OWN_TABLES}
-        names |= {f"mirror/{name}": lake.paths.mirror(name) for name in sorted(published.names)}
+        names |= {f"mirror/{name}": published.mirror_folder(name, lake.paths) for name in sorted(published.names)}
         chosen = {name: path for name, path in names.items() if matches_any(name, self.tables)}
         if not chosen:
             raise LakeError(

@@ -21,6 +21,7 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.restored_tables import foreign_commit, require_not_restored
 from cdc_pipeline.lake.writes import overwrite_once
+from cdc_pipeline.mirrors.cuts.cut_execution import mirror_entry
 from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 from cdc_pipeline.mirrors.execution.alter_columns import MAPPING, missing_features
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
@@ -54,7 +55,6 @@ class MirrorReplacer:
     """Writes the mirrors of a scratch lake into the lake."""
 
     lake: Lake
-    scratch: Lake
     commit: Commit
     """The commit of the rebuild. Its writer is new, so Delta never skips it."""
     report: Callable[[str], None]
@@ -62,33 +62,41 @@ class MirrorReplacer:
     require_unchanged: Callable[[], None] = lambda: None
     """Called before each replacement. Raises an error if another run has changed the lake."""
 
-    def replace(self, name: TableName, published: MirrorEntry | None, *, exists: bool) -> tuple[TableRebuild, bool]:
-        """Replaces a mirror of the lake if it differs from the rebuilt one. `exists`: whether there is a rebuilt one.
+    def replace(
+        self, name: TableName, published: MirrorEntry | None, rebuilt: MirrorEntry | None
+    ) -> tuple[TableRebuild, MirrorEntry | None, bool]:
+        """Replaces a mirror of the lake if it differs from the `rebuilt` one of the scratch lake.
 
-        Also returns whether the mirror now differs from its `published` version, as it does too after a rebuild that died.
+        Also returns the mirror as it is then, and whether it differs from its `published` version, as it does too after a
+        rebuild that died.
         """
-        path, rebuilt = self.lake.paths.mirror(name), table_state(self.lake.spark, self.scratch.paths.mirror(name))
+        path = self._path(name, published, rebuilt)
         found = TableRebuild(
             f"mirror/{name}",
             None if published is None else self._lake_hash(path),
-            self._hash(self.scratch.paths.mirror(name)) if exists else None,
+            None if rebuilt is None else self._hash(rebuilt.path),
         )
-        if exists:
-            assert rebuilt is not None
-            self._replace_mirror(name, rebuilt, equal=found.equal)
-        elif table_state(self.lake.spark, path) is not None:
+        if rebuilt is not None:
+            self._replace_mirror(path, rebuilt.path, equal=found.equal)
+        elif self.lake.paths.is_local and table_state(self.lake.spark, path) is not None:
             self.require_unchanged()
             dropped = self.lake.paths.dropped_mirror(name, f"rebuild-{self.commit.note['rebuild']}")
             move_mirror(self.lake, path, dropped)
         self.report(f"{found.table}: {'equal' if found.equal else 'replaced'}")
-        is_published = published is not None and exists and found.equal and self._is_published(published, path)
-        return found, not is_published
+        entry = None if rebuilt is None else mirror_entry(self.lake, name, path)
+        return found, entry, not (found.equal and self._is_published(published, entry))
 
-    def _is_published(self, entry: MirrorEntry, path: str) -> bool:
-        now = table_state(self.lake.spark, path)
-        if now is None or now.properties["cdc.mirror_id"] != entry.mirror_id:
+    def _path(self, name: TableName, published: MirrorEntry | None, rebuilt: MirrorEntry | None) -> str:
+        """Where the mirror is, or will be if the lake has none."""
+        if published is not None and (rebuilt is None or table_state(self.lake.spark, published.path) is not None):
+            return published.path
+        assert rebuilt is not None
+        return self.lake.paths.mirror_folder(name, rebuilt.mirror_id)
+
+    def _is_published(self, published: MirrorEntry | None, now: MirrorEntry | None) -> bool:
+        if published is None or now is None or now.mirror_id != published.mirror_id:
             return False
-        return readable_version(self.lake.spark, path, entry.version) == now.version
+        return readable_version(self.lake.spark, now.path, published.version) == now.version
 
     def _lake_hash(self, path: str) -> str | None:
         """The content hash of a mirror in the lake. If another writer changed it, data files are lost or it was restored,
@@ -113,10 +121,11 @@ class MirrorReplacer:
         content = content_hash(self.lake.read_path(path), frozenset((*ignored, *mirror.kept_columns)))
         return content if mirror.metadata == METADATA_COLUMNS else f"{content}:{','.join(mirror.metadata)}"
 
-    def _replace_mirror(self, name: TableName, new: TableState, *, equal: bool) -> None:
-        """Gives the mirror the state of the rebuilt one, and its rows unless `equal`."""
-        path, spark = self.lake.paths.mirror(name), self.lake.spark
-        now = table_state(spark, path)
+    def _replace_mirror(self, path: str, rebuilt: str, *, equal: bool) -> None:
+        """Gives the mirror the state of the one at `rebuilt`, and its rows unless `equal`."""
+        spark = self.lake.spark
+        now, new = table_state(spark, path), table_state(spark, rebuilt)
+        assert new is not None
         if now is not None and equal and _compared_state(now) == _compared_state(new):
             return
         self.require_unchanged()
@@ -132,7 +141,7 @@ class MirrorReplacer:
             if not equal and (features := missing_features(now, mapped=mapped, ntz=ntz)):
                 commit_metadata(spark, path, self.commit, properties=features)
         if not equal:
-            rows = self.lake.read_path(self.scratch.paths.mirror(name))
+            rows = self.lake.read_path(rebuilt)
             overwrite_once(rows, path, replace(self.commit, version=2))
         own = {key: value for key, value in new.properties.items() if key.startswith("cdc.")}
         properties = {"cdc.row_gaps": "[]", **own, "cdc.mirror_id": mirror_id}

@@ -44,7 +44,6 @@ from cdc_pipeline.mirrors.changes.progress import (
 )
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import update_held_statements
-from cdc_pipeline.mirrors.cuts.cut_execution import mirror_entry
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.publish import publish
@@ -273,21 +272,19 @@ class Rebuilder:
         kept, key = quarantined_tables(report.held), self.maker.selection.key
         kept |= {entry.name for entry in (*entries, *report.mirrors) if key(entry.name) in set(map(key, kept))}
         before = {entry.name: entry for entry in entries if scope.covers(entry.name) and entry.name not in kept}
-        after = {entry.name for entry in report.mirrors} - kept
-        self._set_aside(rebuilt, kept)
-        replacer = MirrorReplacer(
-            self._lake, scratch, commit, self.maker.report, lambda: self._require_unchanged(rebuilt)
-        )
-        mirrors = [replacer.replace(name, before.get(name), exists=name in after) for name in sorted({*before, *after})]
-        tables = (*decoded, *(table for table, _ in mirrors))
-        changed = decoded_changed or any(changed for _, changed in mirrors)
+        after = {entry.name: entry for entry in report.mirrors if entry.name not in kept}
+        if self._lake.paths.is_local:
+            self._set_aside(rebuilt, kept)
+        replacer = MirrorReplacer(self._lake, commit, self.maker.report, lambda: self._require_unchanged(rebuilt))
+        mirrors = [replacer.replace(name, before.get(name), after.get(name)) for name in sorted({*before, *after})]
+        tables = (*decoded, *(table for table, _, _ in mirrors))
+        changed = decoded_changed or any(changed for _, _, changed in mirrors)
         if not changed and _held_rows(report.held) == _held_rows(published.held):
             return RebuildReport(tables, None)
         self._require_unchanged(rebuilt)
         update_held_statements(self._lake, scratch, commit.note)
         others = (entry for entry in entries if entry.name not in before)
-        rebuilt_entries = (mirror_entry(self._lake, name) for name in after)
-        now = sorted([*others, *filter(None, rebuilt_entries)], key=lambda entry: entry.name)
+        now = sorted([*others, *(entry for _, entry, _ in mirrors if entry)], key=lambda entry: entry.name)
         publish(
             self._lake,
             Window(report.cut_id, None, report.resolved_tso, 0, published.last_batch, before=published.ends),
@@ -295,7 +292,7 @@ class Rebuilder:
             {**commit.note, "cut": report.cut_id, "pipeline": self._lake.paths.pipeline},
             self.maker.settings,
             rebuilt=scope.is_all,
-            rebuilt_tables=() if scope.is_all else sorted(self._rebuilt_names(scope) - kept | after),
+            rebuilt_tables=() if scope.is_all else sorted(self._rebuilt_names(scope) - kept | set(after)),
         )
         return RebuildReport(tables, report.cut_id)
 

@@ -59,7 +59,7 @@ def chosen_scope(maker: CutMaker, patterns: Sequence[str], published: PublishedC
     rows = maker.lake.read("change_log").select("database", "table").distinct().collect()
     events = [ddl_event(row) for row in maker.lake.read("ddl_history").collect()]
     mirrors = {*published.names, *(table.name for table in published.held)}
-    sources = {name: _upstream_tables(maker, name) for name in mirrors}
+    sources = {name: _upstream_tables(maker, published, name) for name in mirrors}
     known = frozenset(TableName(row["database"], row["table"]) for row in rows).union(
         *sources.values(), *(_event_tables(event, frozenset()) for event in events)
     )
@@ -78,10 +78,10 @@ def chosen_scope(maker: CutMaker, patterns: Sequence[str], published: PublishedC
     return Scope(tables, frozenset(name for name in mirrors if tables.intersection(sources[name])), tuple(statements))
 
 
-def _upstream_tables(maker: CutMaker, name: TableName) -> tuple[TableName, ...]:
+def _upstream_tables(maker: CutMaker, published: PublishedCut, name: TableName) -> tuple[TableName, ...]:
     """The upstream tables of a mirror. Its own name may differ: `routes` rename, and `ddl_policy: keep` renames the mirror
     of a dropped table."""
-    table = table_state(maker.lake.spark, maker.lake.paths.mirror(name))
+    table = table_state(maker.lake.spark, published.mirror_folder(name, maker.lake.paths))
     return (name,) if table is None else MirrorState.from_properties(table.properties).upstream_tables
 
 

@@ -22,7 +22,7 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.execution import mirror_folders, step_runner
 from cdc_pipeline.mirrors.execution.step_runner import StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowCounts
-from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.state import DROPPED_BY, MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows, RenameMirror
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
@@ -32,6 +32,7 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.plans.by_hand import ddl_event, mirror_state, row_group
 
 PATHS = LakePaths("/lake", "p")
+REMOTE = LakePaths("s3a://lake", "p")
 
 
 class Killed(BaseException):
@@ -49,8 +50,9 @@ class Folder:
 class FakeLake:
     """`kill_at`: the numbers of the commits and moves before which a run is killed."""
 
-    def __init__(self, states: list[MirrorState], kill_at: tuple[int, ...] = ()) -> None:
-        self.folders = {PATHS.mirror(state.name): Folder(state.properties()) for state in states}
+    def __init__(self, states: list[MirrorState], kill_at: tuple[int, ...] = (), paths: LakePaths = PATHS) -> None:
+        self.paths = paths
+        self.folders = {state.folder(paths): Folder(state.properties()) for state in states}
         self.kill_at, self.actions = set(kill_at), 0
 
     def act(self) -> None:
@@ -63,7 +65,11 @@ class FakeLake:
         return None if folder is None else TableState(0, None, folder.properties)  # type: ignore[arg-type]
 
     def is_in(self, _: object, path: str, commit: Commit) -> bool:
-        return bool(self.folders[path].commits) and self.folders[path].commits[-1] >= commit.version
+        return (
+            path in self.folders
+            and bool(self.folders[path].commits)
+            and self.folders[path].commits[-1] >= commit.version
+        )
 
     def commit(self, _: object, path: str, commit: Commit, **said: Any) -> None:
         if not self.is_in(None, path, commit):
@@ -76,8 +82,8 @@ class FakeLake:
         self.act()
         self.folders[path] = Folder(dict(said["properties"]), [commit.version])
 
-    def move(self, _: object, source: str, target: str, notes: str) -> None:
-        assert notes == PATHS.moves
+    def move(self, source: str, target: str) -> None:
+        assert self.paths.is_local
         self.act()
         if target in self.folders:
             raise LakeError(f"cannot move {source} to {target}: the target exists")
@@ -94,13 +100,24 @@ class FakeLake:
             path: (folder.properties["cdc.mirror_id"], tuple(folder.commits)) for path, folder in self.folders.items()
         }
 
+    @property
+    def present(self) -> dict[str, str]:
+        """Name → the id of its mirror, without the dropped ones."""
+        if self.paths.is_local:
+            mirrors = [folder for path, folder in self.folders.items() if path.startswith("/lake/p/mirror/")]
+        else:
+            mirrors = [folder for folder in self.folders.values() if not folder.properties.get(DROPPED_BY)]
+        found = [(folder.properties["cdc.table"], folder.properties["cdc.mirror_id"]) for folder in mirrors]
+        assert len(dict(found)) == len(found)
+        return dict(found)
+
     def run(self, plan: CutPlan) -> None:
         """Runs the plan until a run completes."""
         again = staticmethod(lambda *_: RowCounts())
         settings = {"time_zone": "UTC", "salt": ""}
         rows: Any = type("Rows", (), {"apply": staticmethod(self.let_in), "recount": again, **settings})
         row_sets: Any = dict.fromkeys(range(len(plan.steps)))
-        writer = StepRunner(Lake(None, PATHS), plan.steps, row_sets, CutCommits("p", 7, {}), rows, 1)  # type: ignore[arg-type]
+        writer = StepRunner(Lake(None, self.paths), plan.steps, row_sets, CutCommits("p", 7, {}), rows, 1)  # type: ignore[arg-type]
         with (
             patch.object(mirror_folders, "table_state", self.table_state),
             patch.object(mirror_folders, "is_committed", self.is_in),
@@ -171,12 +188,16 @@ def _kill_points(actions: int) -> Iterator[tuple[int, ...]]:
 def test_killed_at_any_commit_or_move(name: str) -> None:
     states, plan = planned(PLANS[name], NAMES.get(name, "a b"))
     assert sum(isinstance(step, RenameMirror) for step in plan.steps) or "dropped" in name or "truncated" in name
-    straight = FakeLake(states)
-    straight.run(plan)
-    for kill_at in _kill_points(straight.actions):
-        lake = FakeLake(states, kill_at)
-        lake.run(plan)
-        assert lake.contents == straight.contents, kill_at
+    present = []
+    for paths in (PATHS, REMOTE):
+        straight = FakeLake(states, paths=paths)
+        straight.run(plan)
+        present.append(straight.present)
+        for kill_at in _kill_points(straight.actions):
+            lake = FakeLake(states, kill_at, paths)
+            lake.run(plan)
+            assert (lake.contents, lake.present) == (straight.contents, straight.present), kill_at
+    assert present[0] == present[1]
 
 
 def test_a_missing_mirror_fails_its_step() -> None:

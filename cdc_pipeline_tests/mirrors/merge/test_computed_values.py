@@ -173,7 +173,8 @@ def test_gaps_of_mirrors(ingested: LakePaths, spark: SparkSession) -> None:
         assert [(field.name, field.dataType) for field in table.schema] == own
         assert states[-1].gaps == ()
     maker = CutMaker(Lake(spark, ingested), "look", "UTC", 2, lambda _: None)
-    found = mirror_entry(maker.lake, TableName("db", "p"))
+    name = TableName("db", "p")
+    found = mirror_entry(maker.lake, name, ingested.mirror(name))
     assert found is not None
     (entry,) = catalog_entries(spark, [found])
     assert entry.columns[2] == CatalogColumn("upper", "string", "computed as upper(V)")

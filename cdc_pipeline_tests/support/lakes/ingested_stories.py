@@ -7,7 +7,9 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import gap_texts
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TableName
@@ -23,12 +25,13 @@ def assert_ingested(spark: SparkSession, lake: LakePaths, story: Story) -> None:
 
 def assert_mirror(spark: SparkSession, lake: LakePaths, name: TableName, expected: Table | None) -> None:
     """The mirror has the expected columns, rows, and gaps or none. `expected` None: there is no mirror."""
-    state = table_state(spark, lake.mirror(name))
+    path = published_cut(Lake(spark, lake)).mirror_folder(name, lake)
+    state = table_state(spark, path)
     if expected is None:
         assert state is None, name
         return
     assert state is not None, name
-    mirror = spark.read.format("delta").load(lake.mirror(name))
+    mirror = spark.read.format("delta").load(path)
     columns = [column for column in mirror.columns if not column.startswith("_")]
     assert tuple(columns) == expected.columns, name
     rows = mirror.select(*(F.col(quoted(column)).cast("string") for column in columns)).collect()

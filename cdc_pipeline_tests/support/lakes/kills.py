@@ -10,10 +10,10 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.lake import folder_moves
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.execution import mirror_folders
+from cdc_pipeline.mirrors.execution.mirror_folders import move_folder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 
@@ -48,9 +48,9 @@ class Killer:
         self.strike(commit.app_id, 0 if is_repeated else commit.version)
         return "{}" if "raw" not in commit.app_id and "truncated" not in commit.note else commit_note(commit)
 
-    def move_folder(self, spark: SparkSession, source: str, target: str, notes: str) -> None:
+    def move_folder(self, source: str, target: str) -> None:
         self.strike(source, target)
-        folder_moves.move_folder(spark, source, target, notes)
+        move_folder(source, target)
 
     @contextmanager
     def watching(self) -> Iterator[None]:

@@ -15,7 +15,9 @@ from pyspark.sql import SparkSession
 
 from cdc_pipeline.definitions import defs
 from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.table import TableName
@@ -80,7 +82,8 @@ def mirror_differences(
     spark: SparkSession, paths: LakePaths, name: TableName, columns: list[Any], rows: list[list[str | None]]
 ) -> list[str]:
     """`truth.differences` of a mirror. `columns`: as in `expected.json`, or names only."""
-    table = table_state(spark, paths.mirror(name))
+    path = published_cut(Lake(spark, paths)).mirror_folder(name, paths)
+    table = table_state(spark, path)
     if table is None:
         return [f"{name} has no mirror"]
     kinds = {column.name: str(column.type) for column in MirrorState.from_properties(table.properties).schema.columns}
@@ -88,7 +91,7 @@ def mirror_differences(
         column if isinstance(column, dict) else {"name": column, "type": kinds.get(column, "")} for column in columns
     ]
     keeps_deleted = MirrorState.from_properties(table.properties).has_soft_delete
-    mirror = live_rows(spark.read.format("delta").load(paths.mirror(name)), keeps_deleted=keeps_deleted)
+    mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=keeps_deleted)
     return differences(mirror, full, rows)
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.lake import folder_moves
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.execution.mirror_folders import move_folder
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.kills import Killed, Killer, commit_note
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
@@ -37,9 +38,9 @@ class AtMirrors(Killer):
         self.strike(commit.app_id, commit.version)
         return commit_note(commit)
 
-    def move_folder(self, spark: SparkSession, source: str, target: str, notes: str) -> None:
+    def move_folder(self, source: str, target: str) -> None:
         self.strike(source, target)
-        folder_moves.move_folder(spark, source, target, notes)
+        move_folder(source, target)
 
 
 @dataclass
@@ -50,10 +51,12 @@ class Stream:
     folder: Path
     topic: Topic = field(default_factory=Topic)
     slices: int = 0
+    scheme: str = ""
+    """`file:` for a lake in which mirrors do not move."""
 
     @property
     def paths(self) -> LakePaths:
-        return LakePaths(str(self.folder / "lake"), "shop")
+        return LakePaths(f"{self.scheme}{self.folder / 'lake'}", "shop")
 
     @property
     def lake(self) -> Lake:
@@ -83,7 +86,8 @@ class Stream:
         return False
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        frame = self.spark.read.format("delta").load(self.paths.mirror(TableName("db", table)))
+        path = published_cut(self.lake).mirror_folder(TableName("db", table), self.paths)
+        frame = self.spark.read.format("delta").load(path)
         columns = [name for name in frame.columns if not name.startswith("_")]
         return sorted((tuple(found) for found in frame.select(*columns).collect()), key=str)
 
