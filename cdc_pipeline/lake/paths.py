@@ -118,6 +118,11 @@ class LakePaths:
         """The path of a mirror: by its name in a local lake, by its id in others, where a folder cannot be moved."""
         return self.mirror(name) if self.is_local else f"{self.home}/mirrors/{path_segment(mirror_id)}"
 
+    def baseline(self, baseline: str, name: TableName) -> str:
+        """The path of a table of a baseline (`snapshots`)."""
+        tables = f"{self.home}/baselines/{path_segment(baseline)}"
+        return f"{tables}/{path_segment(name.database)}/{path_segment(name.table)}"
+
     @property
     def running(self) -> str:
         """The folder of the marks of running steps (`StepRunner`)."""

@@ -43,6 +43,7 @@ from cdc_pipeline.mirrors.model.steps import (
     DeleteRows,
     DropMirror,
     ExchangeRows,
+    LoadBaseline,
     PurgeDeletedRows,
     PurgeSurplusRows,
     RenameMirror,
@@ -177,6 +178,8 @@ class StepRunner:
                 )
             case ApplyRows():
                 result.counts = self.rows.apply(path, step, self.row_sets[index], commits, context.add_gaps)
+            case LoadBaseline():
+                result.counts = self.rows.load(path, step, commits, context.add_gaps)
             case ChangeColumns():
                 change_columns(context, step)
             case UpdateState():

@@ -17,6 +17,7 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.small_tables import SmallTable, open_small_table
 from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.changes.dead_letters import value_dead_letters
+from cdc_pipeline.mirrors.merge.baseline_rows import baseline_changes, baseline_encodings, baseline_records
 from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
 from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.merge.masked_values import folded_images, masked_cells, with_masks
@@ -33,8 +34,11 @@ from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.small_rows import StepRows
 from cdc_pipeline.mirrors.merge.typed_rows import Target, typed_rows, with_generated
 from cdc_pipeline.mirrors.model.masks import NULL
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.step_commits import StepCommits
-from cdc_pipeline.mirrors.model.steps import ApplyRows
+from cdc_pipeline.mirrors.model.steps import ApplyRows, LoadBaseline
+from cdc_pipeline.mysql.expressions.conversions import absent_column_gaps
+from cdc_pipeline.mysql.expressions.translation import can_translate_generated
 from cdc_pipeline.mysql.types.local_times import local_time_gaps
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.jvm import allow_null_on_error
@@ -119,12 +123,7 @@ class RowMerger:
         absent = _counted_absent(step)
         if absent:
             gaps += _unknown_rows(count_unknown_rows(session, path, typed, target, absent), absent)
-        result, found = _examined(typed, keyless=target.keyless)
-        gaps += found
-        if result.bad_rows:
-            gaps.append(self._reject_bad_rows(typed, step, commits, result.bad_rows))
-        note_gaps(gaps, commits(_DEAD_LETTERS))
-        good = typed.where("size(bad) = 0") if result.bad_rows else typed
+        result, good = self._good_rows(typed, step.state, target, gaps, commits, note_gaps)
         # without deletes the rows of a keyless table are appended without reading the mirror
         if step.into_empty or (target.keyless and not result.deletes):
             append_rows(path, good, target, commit)
@@ -135,6 +134,54 @@ class RowMerger:
         else:
             result.merged = merge_keyed(session, path, good, target)
         return result
+
+    def load(
+        self,
+        path: str,
+        step: LoadBaseline,
+        commits: StepCommits,
+        note_gaps: Callable[[Sequence[Gap], Commit], None],
+    ) -> RowCounts:
+        """Appends the rows of a baseline to its new mirror. Calls `note_gaps` before it commits the rows."""
+        commit, state = commits(_ROWS), step.state
+        if is_committed(self.lake.spark, path, commit):
+            return RowCounts()
+        session = commit_session(self.lake.spark, commit)
+        rows = self.lake.read_path(self.lake.paths.baseline(step.baseline, step.source))
+        changes = baseline_changes(rows, step)
+        computed = ComputedValues(allow_null_on_error(session), state) if state.computed_shown else None
+        key = step.key or tuple(state.schema.column_names)
+        lacking = [column for column in state.schema.columns if column.name.lower() not in map(str.lower, rows.columns)]
+        generated = [column for column in lacking if can_translate_generated(column, state.schema, self.time_zone)]
+        names, encodings = [column.name for column in generated], baseline_encodings(step)
+        target = Target(state, key, not step.key, computed, self.time_zone, encodings, {}, names)
+        gaps = list(absent_column_gaps([column for column in lacking if column not in generated]))
+        typed = with_masks(with_generated(typed_rows(changes, target), target), masked_cells(state), self.salt)
+        result, good = self._good_rows(typed, state, target, gaps, commits, note_gaps, baseline_records(changes))
+        append_rows(path, good, target, commit)
+        result.merged = Merged(inserted=result.existing)
+        return result
+
+    def _good_rows(
+        self,
+        typed: DataFrame,
+        state: MirrorState,
+        target: Target,
+        gaps: list[Gap],
+        commits: StepCommits,
+        note_gaps: Callable[[Sequence[Gap], Commit], None],
+        records: DataFrame | None = None,
+    ) -> tuple[RowCounts, DataFrame]:
+        """The rows without bad values, which become dead letters. Calls `note_gaps` with `gaps` and those of the rows.
+
+        `records`: where dead letters find their bytes; None: in the raw snapshot.
+        """
+        result, found = _examined(typed, keyless=target.keyless)
+        gaps = [*gaps, *found]
+        if result.bad_rows:
+            gaps.append(self._reject_bad_rows(typed, state, commits, result.bad_rows, records))
+        note_gaps(gaps, commits(_DEAD_LETTERS))
+        return result, typed.where("size(bad) = 0") if result.bad_rows else typed
 
     def recount(self, step: ApplyRows, row_set: RowSet) -> RowCounts:
         """Counts the rows of a step that an earlier run of the cut has merged; `merged` is not known any more."""
@@ -161,14 +208,14 @@ class RowMerger:
         net = session.table(f"global_temp.{self.net.view}").where(F.col("step") == row_set.step)
         return with_masks(with_generated(typed_rows(net, target), target), masked_cells(target.state), self.salt)
 
-    def _reject_bad_rows(self, rows: DataFrame, step: ApplyRows, commits: StepCommits, bad: int) -> Gap:
+    def _reject_bad_rows(
+        self, rows: DataFrame, state: MirrorState, commits: StepCommits, bad: int, records: DataFrame | None
+    ) -> Gap:
         """Appends the bad rows to `dead_letters`. Returns their gap."""
         part = commits(_DEAD_LETTERS)
-        raw = self.lake.read("raw_topic_snapshot")
-        commit = Commit(
-            f"cdc:{self.lake.paths.pipeline}:bad_rows:{step.state.mirror_id}", part.version, dict(part.note)
-        )
-        append_once(value_dead_letters(rows, step.state, raw), self.lake.paths.table("dead_letters"), commit)
+        raw = self.lake.read("raw_topic_snapshot") if records is None else records
+        commit = Commit(f"cdc:{self.lake.paths.pipeline}:bad_rows:{state.mirror_id}", part.version, dict(part.note))
+        append_once(value_dead_letters(rows, state, raw), self.lake.paths.table("dead_letters"), commit)
         return Gap(GapKind.BAD_VALUES, f"{bad} row(s) with values that their types cannot hold: see dead_letters")
 
 

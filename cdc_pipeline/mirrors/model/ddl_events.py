@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from pyspark.sql import Row
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, statement_quotings
-from cdc_pipeline.mysql.ddl.statements import event_changes
-from cdc_pipeline.mysql.model.schema_changes import SchemaChange
+from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT, event_changes
+from cdc_pipeline.mysql.model.schema_changes import CreateTable, SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
 
+BASELINE_TOPIC = "snapshot:"
+"""Precedes the id of a baseline in `topic`, of its rows and of its events."""
 SAME_BATCH_MS = 10_000
 """Messages of Canal with one batch number whose `ts` differ by less are of one batch: numbers start again at a restart.
 
@@ -59,6 +61,8 @@ class DdlEvent:
     @property
     def ddl_id(self) -> str:
         """The event's id. It has the position if `commit_ts` is no TSO, because Canal's times are whole seconds."""
+        if self.topic.startswith(BASELINE_TOPIC):
+            return f"baseline-{self.topic.removeprefix(BASELINE_TOPIC)}"  # no time: no RECOVER brings back what it replaces
         position = "" if self.exact_ts else f".{self.partition}.{self.offset}"
         return f"{self.commit_ts}{position}"
 
@@ -81,6 +85,9 @@ def ddl_event(row: Row) -> DdlEvent:
     """The event of a row of `ddl_history`. Parses the statement again instead of reading the stored changes."""
     database, table, dialect = row["database"] or "", row["table"] or "", row["dialect"] or ""
     changes = event_changes(row["kind"], database, table, row["sql"] or "", statement_quotings(row))
+    if row["kind"] == BASELINE_EVENT:
+        baseline = row["topic"].removeprefix(BASELINE_TOPIC)
+        changes = tuple(replace(change, baseline=baseline) for change in changes if isinstance(change, CreateTable))
     return DdlEvent(
         topic=row["topic"],
         partition=row["partition"],

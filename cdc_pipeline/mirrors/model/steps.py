@@ -65,6 +65,21 @@ class ApplyRows(BaseStep):
 
 
 @dataclass(frozen=True)
+class LoadBaseline(BaseStep):
+    """Appends the rows of a baseline to its new mirror."""
+
+    state: MirrorState
+    baseline: str
+    """Its id."""
+    source: TableName
+    """The table's name in the export."""
+    key: tuple[str, ...]
+    """The columns that identify a row; empty for a keyless table."""
+    commit_ts: int
+    """The moment of the baseline."""
+
+
+@dataclass(frozen=True)
 class PurgeSurplusRows(BaseStep):
     """Removes surplus deleted rows of each `soft_delete_key` after the key has changed.
 
@@ -195,6 +210,7 @@ class ExchangeRows(BaseStep):
 Step: TypeAlias = Annotated[
     CreateMirror
     | ApplyRows
+    | LoadBaseline
     | ChangeColumns
     | UpdateState
     | TruncateMirror

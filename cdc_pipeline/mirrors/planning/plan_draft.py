@@ -207,6 +207,12 @@ class PlanDraft:
         """Whether the mirror is known to have no rows."""
         return state.mirror_id in self._empty
 
+    def load_baseline(self, state: MirrorState, baseline: str, event: DdlEvent) -> None:
+        """Adds the step that fills a created mirror."""
+        source = TableName(event.database, event.table)
+        self.steps.append(steps.LoadBaseline(state, baseline, source, self.key(state), event.commit_ts))
+        self._empty.discard(state.mirror_id)
+
     def truncate(self, state: MirrorState) -> None:
         """Records a TRUNCATE: unless the mirror keeps deleted rows, it is empty, and the next rows are appended."""
         if not state.has_soft_delete:

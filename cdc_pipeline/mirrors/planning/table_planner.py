@@ -67,9 +67,14 @@ class TablePlanner:
         if change.if_not_exists and self._draft.exists(name):
             statement.note(f"{name} exists already")
             return
-        self._draft.flush_rows(name)
+        if change.baseline:
+            self._draft.discard_rows(name)
+        else:
+            self._draft.flush_rows(name)
         existing = self._draft.state(name)
-        if existing is not None:
+        if existing is not None and change.baseline:
+            self._draft.steps.append(DropMirror(existing, statement.event.ddl_id))
+        elif existing is not None:
             self._draft.require_same_table(name)
             # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
             self._draft.steps.append(DropMirror(existing, statement.event.ddl_id))
@@ -84,7 +89,12 @@ class TablePlanner:
             and not dialect_has_trait(statement.event.dialect, Trait.FROM_TIDB)
         ):
             state = state.with_gaps(name_gap(existing.name, spelled))
-        statement.record(f"created {name}", self._draft.create(state))
+        created = self._draft.create(state)
+        if change.baseline:
+            self._draft.load_baseline(created, change.baseline, statement.event)
+            statement.record(f"loaded {name} from the baseline {change.baseline}", created)
+        else:
+            statement.record(f"created {name}", created)
 
     def gaps_of_start(self, change: ddl.CreateTable, event: DdlEvent) -> tuple[Gap, ...]:
         """The gaps of the created table.

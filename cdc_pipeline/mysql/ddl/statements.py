@@ -14,9 +14,15 @@ from cdc_pipeline.mysql.ddl.tokens import Quoting
 from cdc_pipeline.mysql.model.schema_changes import NotSupported, SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
 
-DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT = "ddl", "other_ddl", "statement", "xa"
+DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT, BASELINE_EVENT = (
+    "ddl",
+    "other_ddl",
+    "statement",
+    "xa",
+    "baseline",
+)
 """Values of `ddl_history.kind`: a MySQL DDL statement, a DDL statement of another database, a row change that was logged as
-a statement, XA ROLLBACK."""
+a statement, XA ROLLBACK, a table's state in an export (its statement is the CREATE TABLE)."""
 
 _RENAMES_TABLE = re.compile(r"\b(?:sp_)?rename\b(?!\s{1,99}(?:column|constraint|to\s{1,99}partition)\b)", re.I)
 _OF_COLUMN = re.compile("'(?:column|index)'", re.I)
@@ -27,7 +33,7 @@ def event_changes(
     kind: str, database: str, table: str, sql: str, quotings: Sequence[Quoting] = (Quoting.MYSQL,)
 ) -> tuple[SchemaChange, ...]:
     """The changes of one event. Unqualified names get `database`. Never raises, see `parse_ddl`."""
-    if kind == DDL_EVENT:
+    if kind in (DDL_EVENT, BASELINE_EVENT):
         return parse_ddl(sql, database, table, quotings)
     name = TableName(database, table) if table else None
     if kind == OTHER_DDL_EVENT:

@@ -194,3 +194,13 @@ def _product(size: str, factor: str) -> str:
 
 def _sql(size: str) -> str:
     return f"{size}D" if size.isdecimal() else size  # a DOUBLE overflows to infinity, not to an error
+
+
+def can_translate_generated(column: Column, schema: TableSchema, time_zone: str) -> bool:
+    if column.expression is None:
+        return False
+    try:
+        translate_assignment(column.expression, column, schema, time_zone)
+    except ExpressionError:
+        return False
+    return True

@@ -263,6 +263,8 @@ class CreateTable(BaseChange):
     if_not_exists: bool = False
     gaps: tuple[Gap, ...] = ()
     """Why the created table may lack rows."""
+    baseline: str = ""
+    """The id of the baseline with the table's rows, which replaces the table as the stream has it; empty for a statement."""
 
     def names(self) -> TableNames:
         return TableNames(touched=(self.name,), created=(self.name,))

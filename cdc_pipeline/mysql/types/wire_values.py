@@ -25,6 +25,8 @@ JSON_BYTES = "JSON_BYTES"
 """MariaDB's JSON from Canal: UTF-8 bytes, encoded as ISO-8859-1 text (canal-facts 29)."""
 TEXT_BYTES = "TEXT_BYTES"
 """`TEXT(n)` from Canal: UTF-8 bytes, encoded as ISO-8859-1 text (Canal's `LogEventConvert.isText`)."""
+HEX = "HEX"
+"""Bytes of a baseline, as hexadecimal digits."""
 _LABELS = ("enum", "set")
 _BIT_BYTES = 8
 # the range of DATE and DATETIME, in ms since 1970
@@ -48,7 +50,7 @@ def typed_cell(text: Column, kind: MySqlType, time_zone: str, encodings: CellEnc
 def wire_value(text: Column, kind: MySqlType, time_zone: str, encoding: str | None) -> Column:
     """The typed value of a text in an encoding; NULL if it cannot be parsed.
 
-    `encoding`: JSON_BYTES, TEXT_BYTES, a type of DataWorks (BYTES, DATE, BOOLEAN, DOUBLE, STRING, LONG), or None for
+    `encoding`: JSON_BYTES, TEXT_BYTES, HEX, a type of DataWorks (BYTES, DATE, BOOLEAN, DOUBLE, STRING, LONG), or None for
     Canal-JSON's own text. DATE is ms since 1970 UTC: an instant for TIMESTAMP, a local time in `time_zone` for other types.
     """
     if encoding is None or (encoding == JSON_BYTES and kind.base != "json"):
@@ -59,8 +61,8 @@ def wire_value(text: Column, kind: MySqlType, time_zone: str, encoding: str | No
         return F.when(is_document(chars), chars)
     if encoding == TEXT_BYTES:
         return parse_value(_of_latin1(text), kind, time_zone)
-    if encoding == "BYTES":
-        return _of_bytes(text, kind, time_zone)
+    if encoding in ("BYTES", HEX):
+        return _of_bytes(F.try_to_binary(text, F.lit("hex" if encoding == HEX else "base64")), kind, time_zone)
     if encoding == "DATE":
         return _of_date(text, kind, time_zone)
     if encoding == "BOOLEAN":
@@ -84,9 +86,8 @@ def _of_latin1(text: Column) -> Column:
     return F.when(F.is_valid_utf8(latin1_bytes(text).cast("string")), F.decode(latin1_bytes(text), "UTF-8"))
 
 
-def _of_bytes(text: Column, kind: MySqlType, time_zone: str) -> Column:
-    """The typed value of padded base64 text."""
-    content = F.try_to_binary(text, F.lit("base64"))
+def _of_bytes(content: Column, kind: MySqlType, time_zone: str) -> Column:
+    """The typed value of bytes."""
     target = spark_type(kind)
     if isinstance(target, BinaryType):
         return padded(content, kind)
