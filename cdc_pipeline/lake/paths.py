@@ -56,6 +56,8 @@ def path_segment(identifier: str) -> str:
 
 CONTROL_TABLES = ("watermarks", "batches", "consistent_cuts", "cut_plans", "cut_failures")
 """The tables that `lake/control_tables.py` writes."""
+BASELINES = "baselines"
+"""The folder of baselines, one folder each."""
 OWN_TABLES = (
     *("raw_topic_snapshot", "claims", "change_log", "dead_letters", "ddl_history", "dead_letter_releases"),
     *CONTROL_TABLES,
@@ -119,9 +121,11 @@ class LakePaths:
         return self.mirror(name) if self.is_local else f"{self.home}/mirrors/{path_segment(mirror_id)}"
 
     def baseline(self, baseline: str, name: TableName) -> str:
-        """The path of a table of a baseline (`snapshots`)."""
-        tables = f"{self.home}/baselines/{path_segment(baseline)}"
-        return f"{tables}/{path_segment(name.database)}/{path_segment(name.table)}"
+        """The path of a table of a baseline (`snapshots`). delta-rs writes it, so other names are a hash."""
+        path = f"{path_segment(name.database)}/{path_segment(name.table)}"
+        if not _SAME_IN_DELTA_RS.fullmatch(path):
+            path = hashlib.sha256(path.encode(errors="surrogatepass")).hexdigest()[:32]
+        return f"{self.table(BASELINES)}/{baseline}/{path}"
 
     @property
     def running(self) -> str:

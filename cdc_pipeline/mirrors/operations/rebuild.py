@@ -28,7 +28,7 @@ from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, table_state
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.paths import LakePaths, first_line, remove_folder, table_folders
+from cdc_pipeline.lake.paths import BASELINES, LakePaths, first_line, remove_folder, table_folders
 from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.lake.tables.ddl_history import APPLIED
 from cdc_pipeline.lake.writes import append_once, overwrite_once
@@ -53,13 +53,13 @@ from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES, lake_balance
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.operations.maintenance import EVERY, keep_table_small
 from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild, content_hash
-from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_inputs
+from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_baseline_events, copy_inputs
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tables
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
 
-_BORROWED = frozenset({"raw_topic_snapshot", CLAIMS, RELEASES})
+_BORROWED = frozenset({"raw_topic_snapshot", CLAIMS, RELEASES, BASELINES})
 _DECODED = ("change_log", *OTHER_TABLES, "batches")
 # columns that differ between two decodings of the same bytes, or that cuts write
 _NOT_COMPARED = {
@@ -196,6 +196,7 @@ class Rebuilder:
             if scope.is_all:
                 # all decoded batches: those after the published cut have pending changes
                 self._decode(scratch, streams.last_batch)
+                copy_baseline_events(self._lake, scratch)
                 published = _valid_cut(published, scratch)
             else:
                 copy_inputs(self._lake, scratch, scope)

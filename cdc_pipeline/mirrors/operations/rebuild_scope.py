@@ -22,6 +22,7 @@ from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
+from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase, RecoverDatabase
 from cdc_pipeline.mysql.model.table import TableName
@@ -124,6 +125,14 @@ def _event_tables(event: DdlEvent, known: frozenset[TableName]) -> set[TableName
         if isinstance(change, (DropDatabase, RecoverDatabase)):
             found |= {name for name in known if name.database.lower() == change.database.lower()}
     return found
+
+
+def copy_baseline_events(lake: Lake, scratch: Lake) -> None:
+    """Copies the events of baselines to the scratch lake: no raw record brings them back."""
+    rows = lake.read("ddl_history").where(F.col("kind") == BASELINE_EVENT)
+    if not rows.isEmpty():
+        events = with_empty_results(rows).select(*rows.columns)
+        events.write.format("delta").mode("append").save(scratch.paths.table("ddl_history"))
 
 
 def copy_inputs(lake: Lake, scratch: Lake, scope: Scope) -> None:
