@@ -39,6 +39,8 @@ from cdc_pipeline.mirrors.model.step_commits import StepCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows, LoadBaseline
 from cdc_pipeline.mysql.expressions.conversions import absent_column_gaps
 from cdc_pipeline.mysql.expressions.translation import can_translate_generated
+from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 from cdc_pipeline.mysql.types.local_times import local_time_gaps
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.jvm import allow_null_on_error
@@ -151,11 +153,13 @@ class RowMerger:
         changes = baseline_changes(rows, step)
         computed = ComputedValues(allow_null_on_error(session), state) if state.computed_shown else None
         key = step.key or tuple(state.schema.column_names)
-        lacking = [column for column in state.schema.columns if column.name.lower() not in map(str.lower, rows.columns)]
-        generated = [column for column in lacking if can_translate_generated(column, state.schema, self.time_zone)]
-        names, encodings = [column.name for column in generated], baseline_encodings(step)
+        generated = [column for column in state.schema.columns if column.generated is not None]
+        computed_here = [
+            column for column in generated if can_translate_generated(column, state.schema, self.time_zone)
+        ]
+        names, encodings = [column.name for column in computed_here], baseline_encodings(step)
         target = Target(state, key, not step.key, computed, self.time_zone, encodings, {}, names)
-        gaps = list(absent_column_gaps([column for column in lacking if column not in generated]))
+        gaps = list(absent_column_gaps(_without_values(rows, [one for one in generated if one not in computed_here])))
         typed = with_masks(with_generated(typed_rows(changes, target), target), masked_cells(state), self.salt)
         result, good = self._good_rows(typed, state, target, gaps, commits, note_gaps, baseline_records(changes))
         append_rows(path, good, target, commit)
@@ -217,6 +221,15 @@ class RowMerger:
         commit = Commit(f"cdc:{self.lake.paths.pipeline}:bad_rows:{state.mirror_id}", part.version, dict(part.note))
         append_once(value_dead_letters(rows, state, raw), self.lake.paths.table("dead_letters"), commit)
         return Gap(GapKind.BAD_VALUES, f"{bad} row(s) with values that their types cannot hold: see dead_letters")
+
+
+def _without_values(rows: DataFrame, columns: Sequence[UpstreamColumn]) -> list[UpstreamColumn]:
+    """Those of the columns that are NULL in all rows of a baseline: most programs do not export generated columns."""
+    if not columns:
+        return []
+    counts = rows.agg(*(F.count(quoted(column.name)) for column in columns)).first()
+    assert counts is not None
+    return [column for column, count in zip(columns, counts, strict=True) if not count]
 
 
 def _rewrite(

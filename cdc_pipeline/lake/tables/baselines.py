@@ -1,0 +1,89 @@
+"""`baselines` and `baseline_files`: the exports that were loaded. The rows of their tables are at `LakePaths.baseline`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from cdc_pipeline.lake.control_tables import append_rows, read_rows
+from cdc_pipeline.lake.delta import Commit
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.spark.small_frames import small_table
+
+BASELINES, BASELINE_FILES = "baselines", "baseline_files"
+_TABLES = (
+    "baseline STRING, `database` STRING, `table` STRING, number INT, `create` STRING, tso BIGINT, began_at TIMESTAMP, "
+    "time_zone STRING, `rows` BIGINT, path STRING, loaded_at TIMESTAMP, run_id STRING"
+)
+_FILES = (
+    "baseline STRING, `database` STRING, `table` STRING, number INT, path STRING, size BIGINT, sha256 STRING, "
+    "`rows` BIGINT"
+)
+
+
+@dataclass(frozen=True)
+class BaselineTable:
+    """A table of an export whose rows are all in the lake."""
+
+    baseline: str
+    name: TableName
+    number: int
+    """Its place among the tables of the export, from 0."""
+    create: str
+    """Its CREATE TABLE."""
+    tso: int | None
+    """The moment of the export; None without TSOs."""
+    began_at: datetime | None
+    """When the export began."""
+    time_zone: str
+    """In which it prints TIMESTAMPs."""
+    rows: int
+    path: str
+    """Of the export."""
+
+
+@dataclass(frozen=True)
+class BaselineFile:
+    """A file with rows of a table. `number`: that in the rows' `_partition`, from 0."""
+
+    name: TableName
+    number: int
+    path: str
+    """Relative to the export."""
+    size: int
+    sha256: str
+    rows: int
+
+
+def append_baseline(
+    lake: Lake, table: BaselineTable, files: Iterable[BaselineFile], loaded_at: datetime, run_id: str
+) -> None:
+    """Appends a table whose rows are loaded, with its files. A second time changes nothing."""
+    name, note = table.name, {"run_id": run_id}
+    writer = f"{lake.paths.app_id(BASELINES)}:{table.baseline}:{name}"
+    rows = [
+        (table.baseline, name.database, name.table, file.number, file.path, file.size, file.sha256, file.rows)
+        for file in files
+    ]
+    if rows:
+        append_rows(lake, BASELINE_FILES, small_table(rows, _FILES), Commit(writer, 1, note))
+    row = (
+        *(table.baseline, name.database, name.table, table.number, table.create, table.tso, table.began_at),
+        *(table.time_zone, table.rows, table.path, loaded_at, run_id),
+    )
+    append_rows(lake, BASELINES, small_table([row], _TABLES), Commit(writer, 1, note))
+
+
+def baseline_tables(lake: Lake, baseline: str) -> list[BaselineTable]:
+    """The loaded tables of a baseline, in the order of the export."""
+    found = [
+        BaselineTable(
+            row["baseline"],
+            TableName(row["database"], row["table"]),
+            *(row[name] for name in ("number", "create", "tso", "began_at", "time_zone", "rows", "path")),
+        )
+        for row in read_rows(lake, BASELINES, ("baseline", "=", baseline))
+    ]
+    return sorted(found, key=lambda table: table.number)

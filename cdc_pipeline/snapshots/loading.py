@@ -1,0 +1,165 @@
+"""Loads the tables of an export into the lake, as texts: a commit per file, or per part of a large one.
+
+Processes parse and write the parts side by side, in bounded memory and without Spark. A load that was stopped goes on with
+the parts that have no commit yet. No mirror changes before the tables are adopted (`mirrors.operations.adoption`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from multiprocessing import get_context
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake import DeltaTable, write_deltalake
+
+from cdc_pipeline.errors import SourceError
+from cdc_pipeline.lake.delta import Commit, commit_properties
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.store import storage_options
+from cdc_pipeline.lake.tables.baselines import BaselineFile, BaselineTable, append_baseline, baseline_tables
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.snapshots.definitions import ExportedTable
+from cdc_pipeline.snapshots.export import PART_BYTES, Export, ExportType, FileReading, open_export
+from cdc_pipeline.snapshots.files import DataFile, ExportFiles
+from cdc_pipeline.snapshots.parts import split_file
+from cdc_pipeline.snapshots.table_rows import RowBatch
+
+FILE, ROW = "_file", "_row"
+"""The columns of a baseline beside upstream's: the number of a row's file, and its number in the file, from 1."""
+_MOST_RETRIES = 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a file, to be loaded by one process."""
+
+    paths: LakePaths
+    baseline: str
+    export: str
+    """The path of the export."""
+    table: ExportedTable
+    number: int
+    """Of its file in the table."""
+    index: int
+    """Of the part in the file."""
+    file: DataFile
+
+    @property
+    def commit(self) -> Commit:
+        writer = f"{self.paths.app_id('baseline')}:{self.baseline}:{self.number}.{self.index}"
+        return Commit(writer, 1, {"baseline": self.baseline, "file": self.file.path, "part": self.index})
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Loads tables of an export. `report` receives one line per table."""
+
+    lake: Lake
+    run_id: str
+    report: Callable[[str], None]
+    processes: int = os.cpu_count() or 1
+    part_bytes: int = PART_BYTES
+
+    def load(self, kind: ExportType, path: str, wants: Callable[[TableName], bool]) -> str:
+        """Loads the tables that are wanted, and returns the id of the baseline: equal for the same export.
+
+        Raises SourceError if the export is incomplete or damaged, or has none of the tables.
+        """
+        export = open_export(kind, path)
+        tables = [table for table in export.tables if wants(table.name)]
+        if not tables:
+            shown = ", ".join(str(table.name) for table in export.tables[:20])
+            raise SourceError(f"the export {path!r} has none of the tables. It has: {shown or 'no table'}")
+        for table in tables:
+            _ = table.schema  # raises for a definition that cannot be read, before anything is loaded
+        baseline = baseline_id(export, path)
+        loaded = {table.name for table in baseline_tables(self.lake, baseline)}
+        with ProcessPoolExecutor(self.processes, get_context("spawn")) as pool:
+            for number, table in enumerate(export.tables):
+                if table in tables and table.name not in loaded:
+                    self._load_table(pool, export, baseline, number, table, path)
+        return baseline
+
+    def _load_table(
+        self, pool: ProcessPoolExecutor, export: Export, baseline: str, number: int, table: ExportedTable, path: str
+    ) -> None:
+        create_table(self.lake.paths, baseline, table)
+        files: list[BaselineFile] = []
+        for place, file in enumerate(table.files):
+            parts, sha256 = split_file(export.files, file, self.part_bytes)
+            jobs = [
+                Part(self.lake.paths, baseline, path, table, place, index, part) for index, part in enumerate(parts)
+            ]
+            results = list(pool.map(load_part, jobs))
+            whole = sha256 or export.hashes.get(file.path) or results[0][1]
+            files.append(
+                BaselineFile(table.name, place, file.path, file.size, whole or "", sum(rows for rows, _ in results))
+            )
+        rows = sum(file.rows for file in files)
+        began = export.position.started
+        loaded = BaselineTable(
+            *(baseline, table.name, number, table.create, export.position.tso, _instant(began)),
+            *(export.time_zone or "UTC", rows, path),
+        )
+        append_baseline(self.lake, loaded, files, datetime.now(timezone.utc), self.run_id)
+        self.report(f"{table.name}: {rows:,} rows")
+
+
+def baseline_id(export: Export, path: str) -> str:
+    """Identifies an export by its place, its files and its position."""
+    content = repr((path, sorted(export.files.sizes.items()), export.position))
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _instant(text: str | None) -> datetime | None:
+    """The time of a metadata file, which has no zone."""
+    try:
+        return None if text is None else datetime.fromisoformat(text.strip()).replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
+
+
+def create_table(paths: LakePaths, baseline: str, table: ExportedTable) -> None:
+    """Creates the empty table of texts, unless it exists."""
+    path = paths.baseline(baseline, table.name)
+    fields = [*((name, pa.string()) for name in table.schema.column_names), (FILE, pa.int32()), (ROW, pa.int64())]
+    DeltaTable.create(path, pa.schema(fields), mode="ignore", storage_options=storage_options(path))
+
+
+def load_part(part: Part) -> tuple[int, str | None]:
+    """Appends the rows of a part unless the lake has them. Returns their number, and the SHA-256 of a file that was read."""
+    path = part.paths.baseline(part.baseline, part.table.name)
+    opened = DeltaTable(path, storage_options=storage_options(path))
+    is_loaded = opened.transaction_version(part.commit.app_id) is not None
+    reading = FileReading(ExportFiles(part.export), part.table, part.file)
+    if is_loaded:
+        for _ in reading:  # counts and hashes
+            pass
+        return reading.rows, reading.sha256
+    names = [field.name for field in opened.schema().fields]
+    schema = pa.schema([*((name, pa.string()) for name in names[:-2]), (FILE, pa.int32()), (ROW, pa.int64())])
+    rows = pa.RecordBatchReader.from_batches(schema, _batches(reading, schema, part))
+    write_deltalake(
+        opened, rows, mode="append", commit_properties=commit_properties(part.commit, most_retries=_MOST_RETRIES)
+    )
+    return reading.rows, reading.sha256
+
+
+def _batches(reading: FileReading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
+    for batch in reading:
+        yield _numbered(batch, schema.names[:-2], schema, part)
+
+
+def _numbered(batch: RowBatch, names: Sequence[str], schema: pa.Schema, part: Part) -> pa.RecordBatch:
+    texts, count = batch.texts, batch.texts.num_rows
+    sent = {name.lower(): texts.column(index) for index, name in enumerate(texts.schema.names)}
+    first = batch.first_row
+    columns = [sent.get(name.lower(), pa.nulls(count, pa.string())) for name in names]
+    place = pa.repeat(pa.scalar(part.number, pa.int32()), count), pa.array(range(first, first + count), pa.int64())
+    return pa.RecordBatch.from_arrays([*columns, *place], schema=schema)
