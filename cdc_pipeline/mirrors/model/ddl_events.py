@@ -9,6 +9,7 @@ from itertools import groupby
 from pyspark.sql import Row
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, statement_quotings
+from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT, event_changes
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
@@ -16,6 +17,9 @@ from cdc_pipeline.positions import Position
 
 BASELINE_TOPIC = "snapshot:"
 """Precedes the id of a baseline in `topic`, of its rows and of its events."""
+WITH_GAP, WITHOUT_GAP = "SNAPSHOT WITH GAP", "SNAPSHOT"
+"""Values of `type` in events of baselines."""
+_AFTER_BASELINE = Gap(GapKind.UNSEEN_START, "the stream may lack changes after the export that the table begins with")
 SAME_BATCH_MS = 10_000
 """Messages of Canal with one batch number whose `ts` differ by less are of one batch: numbers start again at a restart.
 
@@ -87,7 +91,10 @@ def ddl_event(row: Row) -> DdlEvent:
     changes = event_changes(row["kind"], database, table, row["sql"] or "", statement_quotings(row))
     if row["kind"] == BASELINE_EVENT:
         baseline = row["topic"].removeprefix(BASELINE_TOPIC)
-        changes = tuple(replace(change, baseline=baseline) for change in changes if isinstance(change, CreateTable))
+        gaps = (_AFTER_BASELINE,) if row["type"] == WITH_GAP else ()
+        changes = tuple(
+            replace(change, baseline=baseline, gaps=gaps) for change in changes if isinstance(change, CreateTable)
+        )
     return DdlEvent(
         topic=row["topic"],
         partition=row["partition"],
