@@ -23,7 +23,7 @@ from cdc_pipeline.snapshots.table_rows import RowBatch
 
 ExportType = Literal["dumpling", "mydumper", "mysqldump"]
 PART_BYTES = 128 << 20
-_ROWS_PER_BATCH = 16_384
+_ROWS_PER_BATCH = 4096  # their values fit into the cache of a core
 _KNOWN = re.compile(r"(?P<stem>.+)\.(?P<kind>sql|csv|txt)(?P<packed>\.gz|\.zst)?", re.DOTALL)
 _UNKNOWN = re.compile(r".+\.(?:sql|csv|txt|dat|parquet|xml)(?:\.\w+)?", re.DOTALL)
 _NO_TABLE = re.compile(r"-schema-(?:create|view|triggers|post|sequence)\Z|-placement-policy-create\Z")

@@ -19,7 +19,7 @@ from cdc_pipeline.lake.paths import is_s3_path
 from cdc_pipeline.lake.store import arrow_folder
 from cdc_pipeline.sources.storage.folder import is_local, read_error
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 1 << 20
 """Bytes that are read at a time."""
 
 

@@ -24,7 +24,7 @@ _HEAD = re.compile(
     rb"(?:INSERT|REPLACE)\s+(?:IGNORE\s+|DELAYED\s+|LOW_PRIORITY\s+)*INTO\s+(?:%b\.)?(%b)\s*(\(\s*%b(?:\s*,\s*%b)*\s*\))?\s*VALUES"
     % (NAME, NAME, NAME, NAME)
 )
-_BETWEEN = re.compile(rb"(?:\s+|--[^\n]*\n|/\*.*?\*/\s*;?)+", re.DOTALL)
+_BETWEEN = re.compile(rb"(?:[\s;]+|--[^\n]*\n|/\*.*?\*/)+", re.DOTALL)
 _MAX_HEAD = 1 << 20
 """Bytes of the text before the rows of a statement. 4096 columns with names of 64 characters take less."""
 
@@ -70,12 +70,13 @@ def next_head(text: Text) -> Head | None:
 
 def row_pattern(cells: Sequence[Cells], quote: bytes) -> RowPattern:
     """A row of these columns. The usual form is a string in this quote, for a number the number, for bytes `x'…'`."""
-    usual = {
-        Form.NUMBER: rb"(%b)" % NUMBER,
-        Form.BYTES: rb"x'([0-9a-fA-F]*)'",
-        Form.TEXT: rb"%b(%b)%b" % (quote, CONTENT, quote),
+    # both forms must not match one value: backtracking would take exponential time at the end of a block
+    forms = {
+        Form.NUMBER: rb"(%b)|NULL|(?![-0-9])(%b)" % (NUMBER, LITERAL),
+        Form.BYTES: rb"x'([0-9a-fA-F]*)'|NULL|(?!x')(%b)" % LITERAL,
+        Form.TEXT: rb"%b(%b)%b|NULL|(?!%b)(%b)" % (quote, CONTENT, quote, quote, LITERAL),
     }
-    values = [rb"(?:%b|NULL|(%b))\s*" % (usual[cell.form], LITERAL) for cell in cells]
+    values = [rb"(?:%b)\s*" % forms[cell.form] for cell in cells]
     return RowPattern(re.compile(rb"(?<!;)\s*\(" + rb",\s*".join(values) + rb"\)\s*[,;]"), _INCOMPLETE, _ROWS)
 
 
