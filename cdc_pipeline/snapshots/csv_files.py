@@ -67,8 +67,10 @@ def outfile_batches(text: Text, cells: Sequence[Cells], rows_per_batch: int) -> 
             content = rb"((?:[^%b\t\n\\\0]|[%b][^\t\n\0]|\\[0\t\n\\])*)" % (lead, lead)
         values.append(rb"(?:\\N|%b)%b" % (content, _NO_OTHER_FORM))
         unescapes.append(_unescape_outfile(lead))
+    # where a backslash may be half of a character, only whole columns show whether a newline ends the row
+    incomplete = re.compile(rb"") if any(cell.charset in _LEADS for cell in cells) else _INCOMPLETE_OUTFILE
     expected = f"A line of SELECT … INTO OUTFILE with {len(cells)} columns between tabs"
-    pattern = RowPattern(re.compile(b"\t".join(values) + b"\n"), _INCOMPLETE_OUTFILE, expected)
+    pattern = RowPattern(re.compile(b"\t".join(values) + b"\n"), incomplete, expected)
     yield from batches(
         _lines(text, pattern), BatchWriter(text.file, cells, unescapes, bytes_are_hex=False), rows_per_batch
     )

@@ -162,7 +162,9 @@ def _open_dumps(files: ExportFiles) -> Export:
     hashes: dict[str, str] = {}
     time_zones: set[str | None] = set()
     has_outfiles = bool(outfiles)
-    for name in [name for name in files.sizes if not files.is_folder or (_stem(name) and name not in outfiles.values())]:
+    for name in [
+        name for name in files.sizes if not files.is_folder or (_stem(name) and name not in outfiles.values())
+    ]:
         dump = DumpFile(DataFile(name, files.sizes[name]), PART_BYTES)
         with files.open(name) as stream:
             dump.read(Text(stream, dump.file))
@@ -174,7 +176,9 @@ def _open_dumps(files: ExportFiles) -> Export:
                 raise SourceError(
                     f"{name}: {table.name} is in {tables[table.name].place}, too. Each table is expected once"
                 )
-            tables[table.name] = table if not has_outfiles else _with_outfile(files, table, outfiles.pop(_stem(name), None))
+            tables[table.name] = (
+                table if not has_outfiles else _with_outfile(files, table, outfiles.pop(_stem(name), None))
+            )
     if outfiles:
         raise SourceError(
             f"{min(outfiles.values())}: rows without a definition: its .sql is missing. Copy the export again"

@@ -142,7 +142,11 @@ def _cut(name: str, removed: int) -> Callable[[Path], object]:
         ("dumpling/mariadb-csv", _remove("snap.comp-schema.sql"), r"snap\.comp\.0+\.csv: rows without a definition"),
         ("mydumper/plain", _remove("snap.comp-schema.sql"), r"snap\.comp\.sql: rows without a definition"),
         ("dumpling/mariadb-sql", _cut("metadata", 40), "no line 'Finished dump at'"),
-        ("dumpling/mariadb-sql", _cut("snap.comp-schema.sql", 10), r"snap\.comp-schema\.sql: CREATE TABLE … ; is expected"),
+        (
+            "dumpling/mariadb-sql",
+            _cut("snap.comp-schema.sql", 10),
+            r"snap\.comp-schema\.sql: CREATE TABLE … ; is expected",
+        ),
         ("dumpling/mariadb-sql", _write("snap.comp.1.sql.snappy", b""), r"snappy: a format that is not read"),
         ("dumpling/mariadb-sql", _write("snap.comp.1.parquet", b""), r"parquet: a format that is not read"),
         ("mysqldump/tab", _remove("types.txt"), r"types\.sql: the file \.txt with the rows of snap\.types is missing"),

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.snapshots.cell_texts import OF_COLUMN
 from cdc_pipeline.snapshots.definitions import ExportedTable
 from cdc_pipeline.snapshots.insert_statements import insert_batches
-from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.exports import Rows, text_of
 
 _CREATE = "CREATE TABLE `t` (`id` bigint, `text` text, `bytes` blob, `day` date, `old` varchar(9) CHARACTER SET latin1)"
@@ -35,7 +35,7 @@ def _dumpling(value: bytes, is_binary: bool) -> bytes:
     return b"x'%b'" % value.hex().encode() if is_binary else b"'%b'" % _escaped(value)
 
 
-def _mydumper(value: bytes, is_binary: bool) -> bytes:
+def _mydumper(value: bytes, _is_binary: bool) -> bytes:
     return b'"%b"' % _escaped(value)
 
 
@@ -52,7 +52,9 @@ def _hex_blob(value: bytes, is_binary: bool) -> bytes:
 _ROWS = st.lists(
     st.tuples(
         st.none() | st.integers(-(2**63), 2**63 - 1),
-        st.none() | st.text() | st.sampled_from(["NULL", "\\N", "),(", ");\nINSERT INTO `t` VALUES (1", "'\\'", "0x00"]),
+        st.none()
+        | st.text()
+        | st.sampled_from(["NULL", "\\N", "),(", ");\nINSERT INTO `t` VALUES (1", "'\\'", "0x00"]),
         st.none() | st.binary(),
         st.none() | st.dates().map(str),
         st.none() | st.text(st.characters(codec="latin1", exclude_categories=["Cc"])),
@@ -98,7 +100,8 @@ def test_printed_rows_are_read_back(program, between, rows, block: int, per_stat
 
 
 _SMALL = (
-    b"/*!40101 SET NAMES binary*/;\n/*!40014 SET FOREIGN_KEY_CHECKS=0*/;\nINSERT INTO `t` (`id`,`text`,`bytes`,`day`,`old`) VALUES\n"
+    b"/*!40101 SET NAMES binary*/;\n/*!40014 SET FOREIGN_KEY_CHECKS=0*/;\n"
+    b"INSERT INTO `t` (`id`,`text`,`bytes`,`day`,`old`) VALUES\n"
     b"(1,'it\\'s \\\\',x'00ff','2026-01-01',NULL),\n(-2,'a,(b);',NULL,NULL,'\xfc');\n"
     b"INSERT INTO `t` (`id`,`text`,`bytes`,`day`,`old`) VALUES\n(3,NULL,_binary '\\0\xff',NULL,\"x\");\n"
 )
@@ -174,7 +177,7 @@ def test_other_literals_of_bytes(value: bytes, digits: str) -> None:
         (b"(1,now(),NULL,NULL,NULL)", "row 2: .*cannot be read"),
         (b"(1,NULL,x'123',NULL,NULL)", "row 2: column 'bytes' has an odd number"),
         (b"(1,NULL,5,NULL,NULL)", "row 2: column 'bytes' has a number"),
-        (b"(1,'\xff',NULL,NULL,NULL)", "row 2: column 'text' has bytes ff are no text in utf8mb4"),
+        (b"(1,'\xff',NULL,NULL,NULL)", "row 2: column 'text' has bytes ff that are no text in utf8mb4"),
         (b"(1,_klingon'\xff',NULL,NULL,NULL)", "klingon, which this version cannot decode"),
     ],
 )
