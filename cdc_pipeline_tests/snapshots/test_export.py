@@ -149,6 +149,8 @@ def _cut(name: str, removed: int) -> Callable[[Path], object]:
         ),
         ("dumpling/mariadb-sql", _write("snap.comp.1.sql.snappy", b""), r"snappy: a format that is not read"),
         ("dumpling/mariadb-sql", _write("snap.comp.1.parquet", b""), r"parquet: a format that is not read"),
+        ("dumpling/mariadb-sql", _write("snap.comp-schema.sql.gz", b""), "the definition is in the folder twice"),
+        ("dumpling/mariadb-sql", _write("snap.comp.000000000.csv", b""), "these rows are in the folder twice"),
         ("mysqldump/tab", _remove("types.txt"), r"types\.sql: the file \.txt with the rows of snap\.types is missing"),
         ("mysqldump/tab", _remove("types.sql"), r"types\.txt: rows without a definition"),
         ("mysqldump/tab", _cut("types.sql", 41), r"types\.sql: the last line is not '-- Dump completed'"),

@@ -70,7 +70,7 @@ def test_what_is_missing_is_named(folder: str) -> None:
     _write(folder, "a.sql", b"")
     with pytest.raises(SourceError, match=r"the file 'b\.sql' is missing"):
         ExportFiles(folder).read("b.sql")
-    with pytest.raises(SourceError, match="is a file. The folder that dumpling has written is expected"):
+    with pytest.raises(SourceError, match=r"is a file\. The folder that dumpling has written is expected"):
         open_export("dumpling", f"{folder}/a.sql")
     with pytest.raises(SourceError, match="the type of the export"):
         open_export("other", folder)  # type: ignore[arg-type]
