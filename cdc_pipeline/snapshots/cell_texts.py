@@ -130,7 +130,9 @@ class Cells:
             return value.decode(codec, "cdc_latin1" if codec == "cp1252" else "strict")
         except UnicodeDecodeError as error:
             known = "" if codec else ", which this version cannot decode"
-            raise ValueError(f"bytes {value[error.start : error.end].hex()} are no text in {charset}{known}") from error
+            raise ValueError(
+                f"bytes {value[error.start : error.end].hex()} that are no text in {charset}{known}"
+            ) from error
 
     def _converted(self, values: Sequence[bytes | None], text: Callable[[bytes], str]) -> pa.Array:
         texts: list[str | None] = []

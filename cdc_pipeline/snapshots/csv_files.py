@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from cdc_pipeline.snapshots.cell_texts import Cells, Form
 from cdc_pipeline.snapshots.literals import NUMBER, unescape
-from cdc_pipeline.snapshots.row_text import Row, RowPattern, Text
+from cdc_pipeline.snapshots.row_text import RowPattern, Taken, Text
 from cdc_pipeline.snapshots.table_rows import BatchWriter, RowBatch, batches
 
 _CONTENT = rb"[^\"\\\n\r\0]*(?:\\[0nr\"\\][^\"\\\n\r\0]*)*"
@@ -38,11 +38,14 @@ def read_header(text: Text) -> tuple[str, ...]:
     while b"\n" not in text.text and text.fill():
         pass
     found = text.match(_HEADER)
-    if found is None:
-        raise text.torn(
-            "A first line with the names of the columns in double quotes, as Dumpling writes it without --no-header,"
-        )
-    return tuple(unescape(name).decode() for name in re.findall(_STRING, found[0]))
+    try:
+        if found is not None:
+            return tuple(unescape(name).decode() for name in re.findall(_STRING, found[0]))
+    except UnicodeDecodeError:
+        text.at = 0
+    raise text.torn(
+        "A first line with the names of the columns in double quotes, as Dumpling writes it without --no-header,"
+    )
 
 
 def csv_batches(text: Text, cells: Sequence[Cells], rows_per_batch: int) -> Iterator[RowBatch]:
@@ -67,8 +70,10 @@ def outfile_batches(text: Text, cells: Sequence[Cells], rows_per_batch: int) -> 
             content = rb"((?:[^%b\t\n\\\0]|[%b][^\t\n\0]|\\[0\t\n\\])*)" % (lead, lead)
         values.append(rb"(?:\\N|%b)%b" % (content, _NO_OTHER_FORM))
         unescapes.append(_unescape_outfile(lead))
+    # where a backslash may be half of a character, only whole columns show whether a newline ends the row
+    incomplete = re.compile(rb"") if any(cell.charset in _LEADS for cell in cells) else _INCOMPLETE_OUTFILE
     expected = f"A line of SELECT … INTO OUTFILE with {len(cells)} columns between tabs"
-    pattern = RowPattern(re.compile(b"\t".join(values) + b"\n"), _INCOMPLETE_OUTFILE, expected)
+    pattern = RowPattern(re.compile(b"\t".join(values) + b"\n"), incomplete, expected)
     yield from batches(
         _lines(text, pattern), BatchWriter(text.file, cells, unescapes, bytes_are_hex=False), rows_per_batch
     )
@@ -80,12 +85,9 @@ def _unescape_outfile(lead: bytes) -> Callable[[bytes], bytes]:
     return lambda content: parts.sub(lambda part: part[1] or (b"\0" if part[2] == b"0" else part[2]), content)
 
 
-def _lines(text: Text, pattern: RowPattern) -> Iterator[tuple[int, list[Row]]]:
+def _lines(text: Text, pattern: RowPattern) -> Iterator[Taken]:
     while True:
-        first = text.row
-        rows = text.take_rows(pattern)
-        if rows:
-            yield first, rows
+        yield text.take_rows(pattern)
         if text.at < len(text.text):
             text.expect_more(pattern)
         elif not text.fill():

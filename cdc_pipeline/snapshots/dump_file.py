@@ -13,7 +13,7 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.snapshots.cell_texts import UTF8
 from cdc_pipeline.snapshots.definitions import ExportedTable, created_table, is_sequence
 from cdc_pipeline.snapshots.files import DataFile
-from cdc_pipeline.snapshots.insert_statements import ANY_ROW, Head, has_ended, read_head, unquote
+from cdc_pipeline.snapshots.insert_statements import ANY_ROW, Head, read_head, unquote
 from cdc_pipeline.snapshots.position import ExportPosition, with_statement
 from cdc_pipeline.snapshots.row_text import Text
 
@@ -148,7 +148,7 @@ class DumpFile:
         parts = () if table is None else table.files
         last = parts[-1] if parts else None
         text.row = first = 1 if last is None else last.first_row + (last.rows or 0)
-        while not has_ended(text, text.skip_rows(ANY_ROW)):
+        while not text.ends_insert(text.skip_rows(ANY_ROW)):
             text.expect_more(ANY_ROW)
         if table is None:
             return

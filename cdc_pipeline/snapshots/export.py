@@ -23,7 +23,7 @@ from cdc_pipeline.snapshots.table_rows import RowBatch
 
 ExportType = Literal["dumpling", "mydumper", "mysqldump"]
 PART_BYTES = 128 << 20
-_ROWS_PER_BATCH = 16_384
+_ROWS_PER_BATCH = 4096  # their values fit into the cache of a core
 _KNOWN = re.compile(r"(?P<stem>.+)\.(?P<kind>sql|csv|txt)(?P<packed>\.gz|\.zst)?", re.DOTALL)
 _UNKNOWN = re.compile(r".+\.(?:sql|csv|txt|dat|parquet|xml)(?:\.\w+)?", re.DOTALL)
 _NO_TABLE = re.compile(r"-schema-(?:create|view|triggers|post|sequence)\Z|-placement-policy-create\Z")
@@ -106,6 +106,8 @@ def _split_names(files: ExportFiles) -> tuple[dict[str, str], list[str]]:
             if _UNKNOWN.fullmatch(name):
                 raise SourceError(f"{name}: a format that is not read. SQL or CSV is expected, plain, .gz or .zst")
         elif stem.endswith("-schema"):
+            if stem.removesuffix("-schema") in stems:
+                raise SourceError(f"{name}: the definition is in the folder twice. One export a folder is expected")
             stems[stem.removesuffix("-schema")] = name
         elif not _NO_TABLE.search(stem):
             data.append(name)
@@ -143,6 +145,8 @@ def _with_files(
                     f"{name}: rows without a definition: the file …-schema.sql of the table is missing. Copy it again"
                 )
             numbers.insert(0, int(number))
+        if any(numbers == others for others, _ in chunks[stem]):
+            raise SourceError(f"{name}: these rows are in the folder twice. One export a folder is expected")
         chunks[stem].append((numbers, DataFile(name, files.sizes[name])))
     found = [
         replace(table, files=tuple(file for _, file in sorted(chunks[stem], key=lambda chunk: chunk[0])))

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import hashlib
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from cdc_pipeline.lake.paths import is_s3_path
 from cdc_pipeline.lake.store import arrow_folder
 from cdc_pipeline.sources.storage.folder import is_local, read_error
 
-BLOCK_BYTES = 4 << 20
+_DAMAGED_ZSTD = re.compile("ZSTD decompress failed|Truncated compressed stream")
+BLOCK_BYTES = 1 << 20
 """Bytes that are read at a time."""
 
 
@@ -98,7 +100,7 @@ class ExportFiles:
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise SourceError(f"{name}: damaged or cut short: {error}. Copy the export again") from error
         except OSError as error:
-            if name.endswith(".zst") and not isinstance(error, PermissionError | FileNotFoundError):
+            if _DAMAGED_ZSTD.search(str(error)):
                 raise SourceError(f"{name}: damaged or cut short: {error}. Copy the export again") from error
             if isinstance(error, FileNotFoundError):
                 raise SourceError(f"{self.path}: the file {name!r} is missing. Copy the export again") from error

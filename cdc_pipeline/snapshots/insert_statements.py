@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cdc_pipeline.snapshots.cell_texts import Cells, Form
 from cdc_pipeline.snapshots.literals import CONTENT, INCOMPLETE_LITERAL, LITERAL, NUMBER, unescape
-from cdc_pipeline.snapshots.row_text import Row, RowPattern, Text
+from cdc_pipeline.snapshots.row_text import RowPattern, Taken, Text
 from cdc_pipeline.snapshots.table_rows import BatchWriter, RowBatch, batches
 
 _ROWS = "A list of rows in brackets that ends with a semicolon"
@@ -24,7 +24,7 @@ _HEAD = re.compile(
     rb"(?:INSERT|REPLACE)\s+(?:IGNORE\s+|DELAYED\s+|LOW_PRIORITY\s+)*INTO\s+(?:%b\.)?(%b)\s*(\(\s*%b(?:\s*,\s*%b)*\s*\))?\s*VALUES"
     % (NAME, NAME, NAME, NAME)
 )
-_BETWEEN = re.compile(rb"(?:\s+|--[^\n]*\n|/\*.*?\*/\s*;?)+", re.DOTALL)
+_BETWEEN = re.compile(rb"(?:[\s;]+|--[^\n]*\n|/\*.*?\*/)+", re.DOTALL)
 _MAX_HEAD = 1 << 20
 """Bytes of the text before the rows of a statement. 4096 columns with names of 64 characters take less."""
 
@@ -44,12 +44,14 @@ def unquote(name: bytes) -> str:
 
 
 def read_head(text: Text) -> Head | None:
-    """Moves past the head of an INSERT, if there is one. Raises UnicodeDecodeError for names that are not UTF-8."""
+    """Moves past the head of an INSERT, if there is one. Raises SourceError for names that are not UTF-8."""
     found = text.match(_HEAD)
     if found is None:
         return None
-    columns = re.findall(NAME, found[2] or b"")
-    return Head(unquote(found[1]), tuple(map(unquote, columns)))
+    try:
+        return Head(unquote(found[1]), tuple(map(unquote, re.findall(NAME, found[2] or b""))))
+    except UnicodeDecodeError as error:
+        raise text.file.error(f"an INSERT with names that are not UTF-8: {error}", text.row) from error
 
 
 def next_head(text: Text) -> Head | None:
@@ -70,12 +72,13 @@ def next_head(text: Text) -> Head | None:
 
 def row_pattern(cells: Sequence[Cells], quote: bytes) -> RowPattern:
     """A row of these columns. The usual form is a string in this quote, for a number the number, for bytes `x'…'`."""
-    usual = {
-        Form.NUMBER: rb"(%b)" % NUMBER,
-        Form.BYTES: rb"x'([0-9a-fA-F]*)'",
-        Form.TEXT: rb"%b(%b)%b" % (quote, CONTENT, quote),
+    # both forms must not match one value: backtracking would take exponential time at the end of a block
+    forms = {
+        Form.NUMBER: rb"(%b)|NULL|(?![-0-9])(%b)" % (NUMBER, LITERAL),
+        Form.BYTES: rb"x'([0-9a-fA-F]*)'|NULL|(?!x')(%b)" % LITERAL,
+        Form.TEXT: rb"%b(%b)%b|NULL|(?!%b)(%b)" % (quote, CONTENT, quote, quote, LITERAL),
     }
-    values = [rb"(?:%b|NULL|(%b))\s*" % (usual[cell.form], LITERAL) for cell in cells]
+    values = [rb"(?:%b)\s*" % forms[cell.form] for cell in cells]
     return RowPattern(re.compile(rb"(?<!;)\s*\(" + rb",\s*".join(values) + rb"\)\s*[,;]"), _INCOMPLETE, _ROWS)
 
 
@@ -98,19 +101,12 @@ def insert_batches(
     yield from batches(_rows(text, Head(table, head.columns), head, pattern), writer, rows_per_batch)
 
 
-def _rows(text: Text, expected: Head, head: Head | None, pattern: RowPattern) -> Iterator[tuple[int, list[Row]]]:
+def _rows(text: Text, expected: Head, head: Head | None, pattern: RowPattern) -> Iterator[Taken]:
     while head is not None:
         if head != expected:
             raise text.file.error(f"an INSERT into {head}. {expected} is expected", text.row)
-        first = text.row
-        while not has_ended(text, rows := text.take_rows(pattern)):
-            yield first, rows
+        while not text.ends_insert(taken := text.take_rows(pattern)):
+            yield taken
             text.expect_more(pattern)
-            first = text.row
-        yield first, rows
+        yield taken
         head = next_head(text)
-
-
-def has_ended(text: Text, rows: Sized) -> bool:
-    """Whether the rows that were taken last are those before the semicolon."""
-    return len(rows) > 0 and text.text[text.at - 1 : text.at] == b";"

@@ -4,15 +4,25 @@ first byte that is not a row: no value is parsed wrongly in silence."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cdc_pipeline.snapshots.files import BLOCK_BYTES, DataFile, TextStream
 
 Row = tuple[bytes | None, ...]
 """Two groups per column: the usual form of a value without its quotes, and another form as written. NULL has neither."""
 _MAX_QUOTED = 60
+
+
+class Taken(NamedTuple):
+    """Rows that follow each other."""
+
+    rows: list[Row]
+    first: int
+    """The number of the first row."""
+    size: int
+    """Bytes of their text."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +73,26 @@ class Text:
             self.at = found.end()
         return found
 
-    def take_rows(self, pattern: RowPattern) -> list[Row]:
-        """The complete rows of the window. Raises SourceError if what follows them in the window cannot begin a row."""
+    def take_rows(self, pattern: RowPattern) -> Taken:
+        """The complete rows of the window that follow each other."""
         return self._take(pattern, re.Match.groups)
 
-    def skip_rows(self, pattern: RowPattern) -> list[None]:
+    def skip_rows(self, pattern: RowPattern) -> Taken:
         """As `take_rows`, without the values."""
-        return self._take(pattern, lambda _: None)
+        return self._take(pattern, lambda _: ())
 
-    def _take(self, pattern: RowPattern, result: Callable[[re.Match[bytes]], Any]) -> list[Any]:
+    def _take(self, pattern: RowPattern, values: Callable[[re.Match[bytes]], Any]) -> Taken:
         scanner: Any = pattern.row.scanner(self.text, self.at)  # type: ignore[attr-defined]  # not in typeshed
-        last: re.Match[bytes] | None = None
-        rows = [result(last := found) for found in iter(scanner.match, None)]
+        start, first, last = self.at, self.row, None
+        rows: list[Row] = [values(last := found) for found in iter(scanner.match, None)]
         if last is not None:
             self.at = last.end()
             self.row += len(rows)
-        return rows
+        return Taken(rows, first, self.at - start)
+
+    def ends_insert(self, taken: Taken) -> bool:
+        """Whether these rows, which were taken last, are the last ones of their INSERT."""
+        return taken.size > 0 and self.text[self.at - 1 : self.at] == b";"
 
     def expect_more(self, pattern: RowPattern) -> None:
         """Reads more of a row that is not complete. Raises SourceError if it cannot become a row, or if the file ends."""
@@ -96,8 +110,3 @@ class Text:
             "with other options. Copy it again or repeat the export",
             self.row,
         )
-
-
-def columns_of(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
-    """The two groups of each column, over all rows."""
-    return list(zip(*rows, strict=True))

@@ -9,7 +9,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from cdc_pipeline.snapshots.cell_texts import Cells, Form, UnreadableCellError
 from cdc_pipeline.snapshots.files import DataFile
-from cdc_pipeline.snapshots.row_text import Row, columns_of
+from cdc_pipeline.snapshots.row_text import Row, Taken
+
+_BATCH_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class BatchWriter:
 
     def batch(self, rows: Sequence[Row], first_row: int) -> RowBatch:
         """Raises SourceError for a value that is not in its character set, with row and column."""
-        groups = columns_of(rows)
+        groups = list(zip(*rows, strict=True))
         arrays = []
         for cells, unescape, usual, other in zip(self.cells, self.unescapes, groups[::2], groups[1::2], strict=True):
             try:
@@ -66,15 +68,16 @@ class BatchWriter:
         return cells.literal_texts(other, texts) if any(other) else texts
 
 
-def batches(taken: Iterator[tuple[int, list[Row]]], writer: BatchWriter, rows_per_batch: int) -> Iterator[RowBatch]:
-    """Collects rows to batches of about this size. `taken`: the number of the first row, and rows that follow each other."""
+def batches(taken: Iterator[Taken], writer: BatchWriter, rows_per_batch: int) -> Iterator[RowBatch]:
+    """Collects rows that follow each other to batches of this size, or of 4 MB."""
     waiting: list[Row] = []
-    first = 1
-    for number, rows in taken:
-        first = first if waiting else number
-        waiting += rows
-        if len(waiting) >= rows_per_batch:
+    first = size = 0
+    for more in taken:
+        first = first if waiting else more.first
+        waiting += more.rows
+        size += more.size
+        if waiting and (len(waiting) >= rows_per_batch or size >= _BATCH_BYTES):
             yield writer.batch(waiting, first)
-            waiting = []
+            waiting, size = [], 0
     if waiting:
         yield writer.batch(waiting, first)
