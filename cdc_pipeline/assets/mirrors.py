@@ -16,6 +16,7 @@ from cdc_pipeline.checks.records import BALANCE, cut_balance_result
 from cdc_pipeline.checks.results import code_span, previously_failed_tables
 from cdc_pipeline.checks.specs import check_spec
 from cdc_pipeline.checks.streams import FRESH, NO_LIMITS, FreshnessLimits, fresh_result
+from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
@@ -96,9 +97,20 @@ def _description(entry: CatalogEntry) -> str:
     return described + (_SOFT_DELETE if has_soft_delete else "")
 
 
+def _known_mirrors(pipeline: Pipeline) -> tuple[CatalogEntry, ...]:
+    """The mirrors of the catalog. None, with a warning, if the object store cannot be read: the definitions have to load."""
+    try:
+        return read_catalog(pipeline.paths)
+    except CdcError as error:
+        dg.get_dagster_logger("cdc_pipeline").warning(
+            f"{pipeline.name} has no nodes of mirrors until the next load: {error}"
+        )
+        return ()
+
+
 def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:
     """One step with a node per mirror in the catalog. A run adds new mirrors to the catalog."""
-    specs = [mirror_spec(pipeline, entry) for entry in read_catalog(pipeline.paths)]
+    specs = [mirror_spec(pipeline, entry) for entry in _known_mirrors(pipeline)]
     cuts = nodes.table_key(pipeline.name, nodes.CUTS)
     declared = frozenset((cuts, *(spec.key for spec in specs)))
     names = {nodes.name_safe_key(spec.key): spec.key for spec in specs}

@@ -62,6 +62,24 @@ _SAID: dict[str, tuple[Exception, type[Exception] | None, str]] = {
     ),
     "a value that talks of memory": (RuntimeError("the value 'OutOfMemoryError: x' is no date"), None, ""),
     "a broker that does not let us in": (RuntimeError("Permission denied: topic orders"), None, ""),
+    "a store that refuses Spark": (
+        RuntimeError(
+            "org.apache.hadoop.fs.s3a.AWSBadRequestException: open on s3a://b/x: S3Exception: The provided token has "
+            "expired. (Service: S3, Status Code: 400, Request ID: 7):ExpiredToken: The provided token has expired. "
+            "(Service: S3, Status Code: 400, Request ID: 7)"
+        ),
+        LakeError,
+        "the object store refuses access: ExpiredToken: The provided token has expired.. Published",
+    ),
+    "a store that refuses delta-rs": (
+        OSError(
+            "Generic S3 error: Server returned non-2xx status code: 403 Forbidden: <Code>AccessDenied</Code>"
+            "<Message>Access Denied</Message>"
+        ),
+        LakeError,
+        "the object store refuses access: AccessDenied: Access Denied. Published",
+    ),
+    "a file that a store does not have": (RuntimeError("S3Exception: (Service: S3, Status Code: 404)"), None, ""),
     "a fault of ours": (KeyError("x"), None, ""),
 }
 

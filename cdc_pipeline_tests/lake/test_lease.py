@@ -14,12 +14,14 @@ from cdc_pipeline.lake import lease
 from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.store import S3Folder
-from cdc_pipeline_tests.support.servers.object_store import BUCKET, ObjectStore
+from cdc_pipeline_tests.support.servers.object_store import BUCKET, ObjectStore, on_each_store
+
+pytestmark = on_each_store()
 
 
 @pytest.fixture
-def lake(s3: ObjectStore) -> LakePaths:  # noqa: ARG001 - the server
-    return LakePaths(f"s3a://{BUCKET}/{uuid.uuid4().hex}", "shop")
+def lake(s3: ObjectStore) -> LakePaths:
+    return LakePaths(f"s3a://{s3.bucket}/{uuid.uuid4().hex}", "shop")
 
 
 def _holder(paths: LakePaths) -> str | None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.writes import append_once
-from cdc_pipeline_tests.support.servers.object_store import BUCKET
+from cdc_pipeline_tests.support.servers.object_store import ObjectStore, on_each_store
 
 _COMMITS = 8
 _OTHER_DRIVER = """
@@ -33,9 +33,9 @@ def append_rows(spark: SparkSession, path: str, name: str) -> None:
         append_once(rows, path, Commit(f"test:{name}", number, {}))
 
 
-@pytest.mark.core(2)
-def test_two_drivers_lose_no_commit(s3_spark: SparkSession) -> None:
-    path = f"s3a://{BUCKET}/{uuid.uuid4().hex}"
+@on_each_store(pytest.mark.core(2))
+def test_two_drivers_lose_no_commit(s3_spark: SparkSession, s3: ObjectStore) -> None:
+    path = f"s3a://{s3.bucket}/{uuid.uuid4().hex}"
     command = [sys.executable, "-c", _OTHER_DRIVER, path]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)
