@@ -97,7 +97,7 @@ def _rebuilder(lake: Lake, context: dg.OpExecutionContext, pipeline: Pipeline) -
 def _store_rebuilt_catalog(
     lake: Lake, report: RebuildReport | None, context: dg.OpExecutionContext, pipeline: Pipeline
 ) -> None:
-    """Writes the mirrors of the newest cut to the catalog from which Dagster loads its asset nodes, and to the pipeline's."""
+    """Writes the mirrors of the newest cut to the catalog of Dagster's asset nodes, and to the pipeline's."""
     if report is not None and report.cut_id is not None:
         mirrors = published_entries(published_cut(lake), lake.paths)
         update_catalog(lake, mirrors)

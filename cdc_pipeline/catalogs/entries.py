@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,7 +86,7 @@ def view_entries(
         Entry(
             name if counts[name := catalog_name(mirror.name.table)] == 1 else catalog_name(str(mirror.name)),
             {**_identity(mirror, owner), PATH: f"{location(mirror.path)}@v{mirror.version}"},
-            lambda mirror=mirror: columns(mirror),
+            functools.partial(columns, mirror),
             mirror.keeps_deleted,
         )
         for mirror in mirrors

@@ -25,8 +25,8 @@ class Glue:
     def connect(self, spark: SparkSession) -> GlueCatalog:
         """Raises DeclarationError without the extra `glue`."""
         try:
-            import boto3
-            from botocore.config import Config
+            import boto3  # type: ignore[import-untyped]
+            from botocore.config import Config  # type: ignore[import-untyped]
         except ImportError as error:
             raise DeclarationError("the extra glue is missing: pip install 'cdc_pipeline[glue]'") from error
         # a cut waits for a service that does not respond

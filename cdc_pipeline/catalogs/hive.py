@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.catalogs.entries import OWN_PARAMETERS, Definition, Entry
-from cdc_pipeline.spark.jvm import jvm
-from cdc_pipeline.spark.start import properties_text
+from cdc_pipeline.spark.jvm import java_map, jvm
 
 # A cut waits for a metastore that does not respond, so once and briefly. Kerberos and TLS are set in hive-site.xml.
 _SETTINGS = {
@@ -60,7 +60,13 @@ class HiveCatalog:
         self.client.alterDatabase(name, self._database(name, parameters, location))
 
     def drop_database(self, name: str) -> None:
-        self.client.dropDatabase(name, False, True, False)  # neither files nor tables
+        try:
+            self.client.dropDatabase(name, False, True, False)  # neither files nor tables
+        except Py4JJavaError:
+            # without the jar of its connection pool, a metastore drops the schema and then closes the connection
+            self.client.reconnect()
+            if name in self.client.getAllDatabases():
+                raise
 
     def entries(self, database: str) -> list[Entry]:
         found = self.client.getTableObjectsByName(database, self.client.getAllTables(database))
@@ -79,7 +85,7 @@ class HiveCatalog:
         self.client.close()
 
     def _database(self, name: str, parameters: Mapping[str, str], location: str) -> Any:
-        return self._api.Database(name, "", location, self._map(parameters))
+        return self._api.Database(name, "", location, java_map(self.java, parameters))
 
     def _table(self, database: str, entry: Definition) -> Any:
         storage, table = self._api.StorageDescriptor(), self._api.Table()
@@ -89,11 +95,11 @@ class HiveCatalog:
         storage.setInputFormat(INPUT_FORMAT)
         storage.setOutputFormat(OUTPUT_FORMAT)
         serde = {"serialization.format": "1", **({"path": entry.location} if entry.location else {})}
-        storage.setSerdeInfo(self._api.SerDeInfo("", SERDE, self._map(serde)))
+        storage.setSerdeInfo(self._api.SerDeInfo("", SERDE, java_map(self.java, serde)))
         table.setDbName(database)
         table.setTableName(entry.name)
         table.setPartitionKeys(self.java.java.util.ArrayList())
-        table.setParameters(self._map(entry.parameters))
+        table.setParameters(java_map(self.java, entry.parameters))
         table.setTableType("VIRTUAL_VIEW" if entry.sql else "EXTERNAL_TABLE")
         if entry.sql:
             table.setViewOriginalText(entry.sql)
@@ -106,12 +112,6 @@ class HiveCatalog:
     @property
     def _api(self) -> Any:
         return self.java.org.apache.hadoop.hive.metastore.api
-
-    def _map(self, values: Mapping[str, str]) -> Any:
-        """A Java map, by one call instead of one per value: a view has a parameter per column."""
-        found = self.java.java.util.Properties()
-        found.load(self.java.java.io.StringReader(properties_text(values)))
-        return found
 
 
 def _own_parameters(found: Any) -> dict[str, str]:

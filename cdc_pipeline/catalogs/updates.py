@@ -112,7 +112,9 @@ def update_catalog(catalog: Catalog, lake: Lake, cut_id: int, mirrors: Sequence[
             # no folder of its own in the warehouse, which would remain
             catalog.create_database(name, {**owner, **parameters}, home)
         elif not is_own(databases[name], owner) or (CUT_ID in parameters) != (CUT_ID in databases[name]):
-            problems.append(f"the schema {name} exists and is not of this pipeline, so {len(entries)} entries are missing")
+            problems.append(
+                f"the schema {name} exists and is not of this pipeline, so {len(entries)} entries are missing"
+            )
             return
         failed, _ = reconcile(catalog, name, entries, owner)
         problems.extend(failed)

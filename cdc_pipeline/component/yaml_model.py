@@ -141,7 +141,8 @@ def resolver_by_type(field: str, models: Mapping[str, type[YamlModel]]) -> dg.Re
         return model if model is None else models[model.type].resolve_from_model(context, model)
 
     forms: Any = reduce(or_, (Annotated[model.model(), Tag(name)] for name, model in models.items()))
-    return dg.Resolver(resolve, model_field_type=Annotated[forms, Discriminator(_type_of), _ByType()])
+    field_type: Any = Annotated[forms, Discriminator(_type_of), _ByType()]
+    return dg.Resolver(resolve, model_field_type=field_type)
 
 
 def _require_value(value: Any) -> Any:

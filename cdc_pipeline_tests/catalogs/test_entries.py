@@ -30,7 +30,9 @@ def test_paths_have_a_scheme() -> None:
 
 
 def test_a_comment_mentions_deleted_rows() -> None:
-    comments = [table_entry(_mirror("db.T", **more), _OWNER).parameters["comment"] for more in ({}, {"keeps_deleted": True})]
+    comments = [
+        table_entry(_mirror("db.T", **more), _OWNER).parameters["comment"] for more in ({}, {"keeps_deleted": True})
+    ]
     assert comments == [
         "db.T, mirrored by the pipeline shop",
         "db.T, mirrored by the pipeline shop. Rows deleted upstream stay, with _deleted true",
@@ -40,7 +42,12 @@ def test_a_comment_mentions_deleted_rows() -> None:
 def test_views_have_the_name_of_their_table_or_also_of_its_database() -> None:
     names = ("shop.orders", "shop.items", "crm.orders", "crm.Orders")
     found = view_entries([_mirror(name) for name in names], _OWNER, lambda mirror: StructType())
-    assert [entry.name for entry in found] == ["shop_orders_7458f44c", "items", "crm_orders_aed234bf", "orders_b7e8acdd"]
+    assert [entry.name for entry in found] == [
+        "shop_orders_7458f44c",
+        "items",
+        "crm_orders_aed234bf",
+        "orders_b7e8acdd",
+    ]
     assert found[1].parameters["cdc.path"] == "file:/lake/m@v7"
 
 

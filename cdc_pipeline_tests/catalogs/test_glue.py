@@ -33,7 +33,7 @@ def _mirror(name: str, mirror_id: str, **more: Any) -> MirrorEntry:
 def client(s3: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Of an empty catalog."""
     monkeypatch.setattr(module, "_columns", lambda lake, mirror: StructType().add("id", LongType()))
-    client = boto3.client("glue", region_name="us-east-1")
+    client = boto3.client("glue", region_name=s3.environment["AWS_REGION"])
     yield client
     for found in client.get_databases()["DatabaseList"]:
         client.delete_database(Name=found["Name"])
@@ -71,7 +71,8 @@ def test_tables_and_views(client: Any) -> None:
     assert "WHERE NOT _deleted" in _tables(client, "shop_cut_2")[kept]["ViewOriginalText"]
 
 
-def test_more_than_a_page_of_tables(client: Any) -> None:
+@pytest.mark.usefixtures("client")
+def test_more_than_a_page_of_tables() -> None:
     mirrors = [_mirror(f"db.t{number}", str(number)) for number in range(130)]
     assert update_catalog(Glue().connect(_NO_SPARK), _LAKE, 1, mirrors) == []
     assert len(Glue().connect(_NO_SPARK).entries("db")) == 130
@@ -91,7 +92,9 @@ def test_a_service_that_is_away_is_a_warning(s3: ObjectStore, monkeypatch: pytes
     warnings = list[str]()
     CatalogUpdates(Glue(), warnings.append).after_cut(_LAKE, 1, [_mirror("db.t", "1")])
     (warning,) = warnings
-    assert warning.startswith("the catalog glue is not up to date with cut 1; a later cut tries again: Could not connect")
+    assert warning.startswith(
+        "the catalog glue is not up to date with cut 1; a later cut tries again: Could not connect"
+    )
     assert s3.environment["AWS_SECRET_ACCESS_KEY"] not in warning
 
 

@@ -34,7 +34,13 @@ def hive_metastore(folder: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [str(require_java().path), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
-    command += ["-cp", f"{conf}:{spark_home()}/jars/*", "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
+    command += [
+        "-cp",
+        f"{conf}:{spark_home()}/jars/*",
+        "org.apache.hadoop.hive.metastore.HiveMetaStore",
+        "-p",
+        str(port),
+    ]
     with (
         (folder / "metastore.log").open("wb") as log,
         # Derby writes its own log into the working directory
