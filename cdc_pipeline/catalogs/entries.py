@@ -11,6 +11,7 @@ import pyspark
 from pyspark.sql.types import StructType
 
 from cdc_pipeline.catalogs.names import catalog_name
+from cdc_pipeline.lake.delta import TableState
 from cdc_pipeline.lake.paths import LakePaths, is_local_path
 from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
 from cdc_pipeline.mirrors.merge.soft_deletes import LIVE
@@ -35,8 +36,8 @@ class Entry:
     name: str
     parameters: Mapping[str, str]
     """Those of `OWN_PARAMETERS` that it has. Two entries are equal if their names and these are."""
-    columns: Callable[[], StructType] | None = field(default=None, compare=False)
-    """Reads the columns of the mirror, of a view to be written; None for a table, and for what a catalog lists."""
+    state: Callable[[], TableState] | None = field(default=None, compare=False)
+    """Reads the mirror at the cut of a view that is to be written; None for a table, and for what a catalog lists."""
     keeps_deleted: bool = field(default=False, compare=False)
 
     @property
@@ -72,21 +73,19 @@ def table_entry(mirror: MirrorEntry, owner: Mapping[str, str]) -> Entry:
     comment = f"{mirror.name}, mirrored by the pipeline {owner[PIPELINE]}"
     if mirror.keeps_deleted:
         comment += f". Rows deleted upstream stay, with {DELETED} true"
-    return Entry(
-        catalog_name(mirror.name.table), {**_identity(mirror, owner), PATH: location(mirror.path), COMMENT: comment}
-    )
+    return Entry(catalog_name(mirror.name.table), {**_identity(mirror, owner), COMMENT: comment})
 
 
 def view_entries(
-    mirrors: Sequence[MirrorEntry], owner: Mapping[str, str], columns: Callable[[MirrorEntry], StructType]
+    mirrors: Sequence[MirrorEntry], owner: Mapping[str, str], state: Callable[[MirrorEntry], TableState]
 ) -> list[Entry]:
     """The views of a cut. A table name that several databases have gets the database's name, too."""
     counts = Counter(catalog_name(mirror.name.table) for mirror in mirrors)
     return [
         Entry(
             name if counts[name := catalog_name(mirror.name.table)] == 1 else catalog_name(str(mirror.name)),
-            {**_identity(mirror, owner), PATH: f"{location(mirror.path)}@v{mirror.version}"},
-            functools.partial(columns, mirror),
+            _identity(mirror, owner),
+            functools.partial(state, mirror),
             mirror.keeps_deleted,
         )
         for mirror in mirrors
@@ -94,7 +93,7 @@ def view_entries(
 
 
 def _identity(mirror: MirrorEntry, owner: Mapping[str, str]) -> dict[str, str]:
-    return {**owner, MIRROR_ID: mirror.mirror_id, NAME: str(mirror.name)}
+    return {**owner, MIRROR_ID: mirror.mirror_id, NAME: str(mirror.name), PATH: location(mirror.path)}
 
 
 def location(path: str) -> str:
@@ -105,14 +104,15 @@ def location(path: str) -> str:
 def definition(entry: Entry) -> Definition:
     """The entry with what Spark 4 writes for a Delta table without columns, or for a view."""
     created = {**entry.parameters, "spark.sql.create.version": pyspark.__version__}
-    if entry.columns is None:
+    if entry.state is None:
         provider = {"spark.sql.sources.provider": "delta", "spark.sql.partitionProvider": "catalog", "EXTERNAL": "TRUE"}
         return Definition(
             entry.name, {**created, **provider, **_split(StructType().json())}, entry.parameters[PATH], ""
         )
-    columns = StructType([column for column in entry.columns() if not (entry.keeps_deleted and column.name == DELETED)])
+    state = entry.state()
+    columns = StructType([column for column in state.schema if not (entry.keeps_deleted and column.name == DELETED)])
     # the path of a table, and no name: a name is of another table after a RENAME
-    table = f"delta.{quoted(entry.parameters[PATH])}"
+    table = f"delta.{quoted(f'{entry.parameters[PATH]}@v{state.version}')}"
     sql = f"SELECT * FROM {table}"
     if entry.keeps_deleted:
         sql = f"SELECT {', '.join(map(quoted, columns.names))} FROM {table} WHERE {LIVE}"

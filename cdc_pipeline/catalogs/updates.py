@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from cdc_pipeline.catalogs.entries import (
     CUT_ID,
@@ -26,7 +26,8 @@ from cdc_pipeline.catalogs.entries import (
 from cdc_pipeline.catalogs.names import catalog_name
 from cdc_pipeline.catalogs.reconcile import Catalog, own_databases, reconcile
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.delta import TableState, table_state
+from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.mirrors.changes.progress import cut_with_id
@@ -131,7 +132,7 @@ def update_catalog(catalog: Catalog, lake: Lake, cut_id: int, mirrors: Sequence[
         name = cuts.get(number, f"{prefix}_cut_{number}")
         if databases.get(name, {}).get(PLACES) != places:
             found = _mirrors_of(lake, number, mirrors) if number in earlier else mirrors
-            views = view_entries(found, owner, lambda mirror: _columns(lake, mirror))
+            views = view_entries(found, owner, functools.partial(_state, lake, number == cut_id))
             reconcile_schema(name, views, {CUT_ID: str(number)})
     kept = {*wanted, *(cuts.get(number, "") for number in (cut_id, *earlier))}
     for name, _ in own_databases(databases, owner):
@@ -152,14 +153,19 @@ def _mirrors_of(lake: Lake, cut_id: int, newest: Iterable[MirrorEntry]) -> list[
     return [replace(entry, path=paths[entry.mirror_id]) for entry in entries if entry.mirror_id in paths]
 
 
-def _columns(lake: Lake, mirror: MirrorEntry) -> StructType:
-    """The columns of the mirror at its cut. Raises LakeError if it is no longer there."""
+def _state(lake: Lake, is_newest: bool, mirror: MirrorEntry) -> TableState:
+    """The mirror at its cut, at the newest version with these rows: Delta reads an old version for a week only, unless it is
+    the newest. Raises LakeError if the mirror can no longer be read."""
     state = table_state(lake.spark, mirror.path)
     if state is not None and state.version != mirror.version:
-        state = table_state(lake.spark, mirror.path, mirror.version)
+        version = readable_version(lake.spark, mirror.path, mirror.version)
+        if version is not None and version != state.version:
+            state = table_state(lake.spark, mirror.path, version)
+        elif version is None and not is_newest:
+            state = None
     if state is None:
-        raise LakeError(f"{mirror.path} has no table")
-    return state.schema
+        raise LakeError(f"{mirror.path} has no version {mirror.version}")
+    return state
 
 
 def _digest(mirrors: Iterable[MirrorEntry]) -> str:

@@ -14,6 +14,7 @@ from pyspark.sql.types import LongType, StructType
 from cdc_pipeline.catalogs import updates as module
 from cdc_pipeline.catalogs.glue import Glue
 from cdc_pipeline.catalogs.updates import CatalogUpdates, update_catalog
+from cdc_pipeline.lake.delta import TableState
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
@@ -32,7 +33,8 @@ def _mirror(name: str, mirror_id: str, **more: Any) -> MirrorEntry:
 @pytest.fixture
 def client(s3: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Of an empty catalog."""
-    monkeypatch.setattr(module, "_columns", lambda lake, mirror: StructType().add("id", LongType()))
+    columns = StructType().add("id", LongType())
+    monkeypatch.setattr(module, "_state", lambda lake, is_newest, mirror: TableState(mirror.version, columns, {}))
     client = boto3.client("glue", region_name=s3.environment["AWS_REGION"])
     yield client
     for found in client.get_databases()["DatabaseList"]:

@@ -1,16 +1,21 @@
-"""Which schemas a catalog has after which cuts, and when a run reconciles it. Without Spark."""
+"""Which schemas a catalog has after which cuts, and when a run reconciles it."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructType
 
 from cdc_pipeline.catalogs import updates as module
 from cdc_pipeline.catalogs.updates import KEPT_CUTS, CatalogUpdates, update_catalog
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.delta import TableState
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
@@ -27,7 +32,8 @@ def _mirror(name: str, mirror_id: str = "", version: int = 1) -> MirrorEntry:
 
 @pytest.fixture
 def catalog(monkeypatch: pytest.MonkeyPatch) -> MemoryCatalog:
-    monkeypatch.setattr(module, "_columns", lambda lake, mirror: StructType().add("id", LongType()))
+    columns = StructType().add("id", LongType())
+    monkeypatch.setattr(module, "_state", lambda lake, is_newest, mirror: TableState(mirror.version, columns, {}))
     return MemoryCatalog()
 
 
@@ -209,3 +215,32 @@ def test_nothing_happens_without_a_catalog() -> None:
     updates = CatalogUpdates(None, pytest.fail)
     updates.after_cut(_LAKE, 1, [_mirror("shop.orders")])
     assert not updates.is_due
+
+
+# ---- with Spark
+
+
+def test_a_view_is_of_the_newest_version_with_the_rows_of_its_cut(spark: SparkSession, tmp_path: Path) -> None:
+    """Delta refuses an old version that is not the newest, and OPTIMIZE commits a newer one with the same rows."""
+    path = f"{tmp_path}/m"
+    for _ in range(2):
+        spark.range(1).write.format("delta").mode("append").save(path)
+    mirror = replace(_mirror("db.m", version=1), path=path)
+    lake = Lake(spark, LakePaths(str(tmp_path), "shop"))
+
+    def versions() -> list[int]:
+        return [module._state(lake, is_newest, mirror).version for is_newest in (True, False)]
+
+    assert versions() == [1, 1]
+    spark.sql(f"OPTIMIZE delta.`{path}`")
+    assert versions() == [2, 2]
+    spark.range(1).write.format("delta").mode("append").save(path)
+    assert versions() == [2, 2]
+    log = tmp_path / "m" / "_delta_log"
+    ten_days_ago = (log / f"{3:020}.json").stat().st_mtime - 10 * 86_400
+    os.utime(log / f"{3:020}.json", (ten_days_ago, ten_days_ago))
+    with pytest.raises(LakeError, match="m has no version 1"):
+        module._state(lake, False, mirror)
+    mirror = replace(mirror, path=f"{tmp_path}/nothing")
+    with pytest.raises(LakeError, match="nothing has no version 1"):
+        versions()
