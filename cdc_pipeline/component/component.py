@@ -391,7 +391,7 @@ class CdcPipeline(dg.Component, YamlModel):
                 table_fields.computed_rules(self.computed),
             ),
             self.spark_resource,
-            None if self.catalog is None else self.catalog.settings,
+            catalog=None if self.catalog is None else self.catalog.settings,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
