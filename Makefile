@@ -167,7 +167,7 @@ lock: ## update the three locks from pyproject.toml (needs the package index)
 	fi; \
 	"$$uv" $(COMPILE) --extra dev -o requirements.lock pyproject.toml; \
 	"$$uv" $(COMPILE) --group docs -o requirements-docs.lock; \
-	"$$uv" $(COMPILE) --extra kafka --extra notify --extra s3 --extra ui --extra postgres --extra k8s --constraint requirements.lock \
+	"$$uv" $(COMPILE) --extra glue --extra kafka --extra notify --extra s3 --extra ui --extra postgres --extra k8s --constraint requirements.lock \
 		-o deploy/requirements.lock pyproject.toml; \
 	for lock in requirements.lock requirements-docs.lock deploy/requirements.lock; do echo "[lock] $$lock: $$(grep -c '==' $$lock) pins"; done
 

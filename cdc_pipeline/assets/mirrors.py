@@ -10,6 +10,7 @@ from cdc_pipeline.assets import nodes
 from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
 from cdc_pipeline.assets.metadata import column_schema, cut_metadata, mirror_metadata
 from cdc_pipeline.assets.opened_lake import open_lake
+from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks import cuts as cut_checks
 from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, KeysToCheck, keys_hold_result, schema_result
 from cdc_pipeline.checks.records import BALANCE, cut_balance_result
@@ -125,7 +126,8 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     def mirrors(context: dg.AssetExecutionContext) -> Iterator[StageResult]:
         run = RunContext(context.run.run_id, context.log.info)
         with open_lake(context, pipeline, short_lived=True) as lake:
-            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers())
+            catalog = CatalogUpdates(pipeline.catalog, context.log.warning)
+            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog)
         new_mirrors = AssetEvents(context.instance, {}, mirror_parents(pipeline))
         for result in results:
             if isinstance(result, dg.MaterializeResult) and result.asset_key not in declared:
@@ -143,6 +145,7 @@ def cut_results(
     instance: dg.DagsterInstance,
     limits: FreshnessLimits,
     recent: RecentAnswers,
+    names: CatalogUpdates,
 ) -> list[StageResult]:
     """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them."""
     cuts = nodes.table_key(pipeline.name, nodes.CUTS)
@@ -169,6 +172,8 @@ def cut_results(
     results.append(dg.MaterializeResult(asset_key=cuts, metadata=cut_metadata(report), data_version=version))
     fresh = [fresh_result(report, limits, cuts)] if limits.declared else []
     keep_small(lake, report.without_quarantined, run.report)
+    if report.published:
+        names.after_cut(lake, report.cut_id, report.mirrors)
     return [*results, cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *checks, *fresh]
 
 
