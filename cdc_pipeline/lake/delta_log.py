@@ -19,13 +19,15 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.log_files import commits_newest_first, require_intact_log
-from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths, has_files, is_local_path
-from cdc_pipeline.spark.jvm import jvm, jvm_session
+from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths, has_files, is_local_path, is_s3_path
+from cdc_pipeline.spark.jvm import has_jvm, jvm, jvm_session
 
 _CHECKED: set[str] = set()
 """Paths of the tables whose logs this process has found complete."""
 _WRITTEN_HERE: dict[str, int] = {}
 """Folder of a pipeline → when (ms) this process became its only writer."""
+_BEGUN: dict[str, int] = {}
+"""Folder of a pipeline → when (ms) the newest context of `only_writer` began, or the one that it continues."""
 _COMMITTED_BY_DELTA_RS: set[str] = set()
 """Paths of the tables to which this process has committed without Spark."""
 
@@ -95,20 +97,40 @@ def delta_log(spark: SparkSession, path: str) -> Any:
 
 
 @contextlib.contextmanager
-def only_writer(paths: LakePaths) -> Iterator[None]:
+def only_writer(paths: LakePaths, *, continues: bool = False) -> Iterator[None]:
     """Within the context, `snapshot_of` lists the log of each of the pipeline's tables once: Delta's cached snapshot has
     the commits of this process. Commits of other writers, such as OPTIMIZE, are then noticed by the next context only.
 
-    Use it with the writer lock. Does nothing for a lake that has none: another run may write it.
+    Use it with the writer lock. `continues`: what it yields. Does nothing for a lake that has no lock: another run may
+    write it.
     """
     if not paths.has_files:
         yield
         return
-    _WRITTEN_HERE[paths.home] = time.time_ns() // 1_000_000
+    if not continues or paths.home not in _BEGUN:
+        _BEGUN[paths.home] = time.time_ns() // 1_000_000
+    _WRITTEN_HERE[paths.home] = _BEGUN[paths.home]
     try:
         yield
     finally:
-        _WRITTEN_HERE.pop(paths.home, None)
+        end_only_writer(paths)
+
+
+def end_only_writer(paths: LakePaths) -> None:
+    """Ends the context of `only_writer`: another run may write the lake."""
+    _WRITTEN_HERE.pop(paths.home, None)
+
+
+def only_writer_since(path: str) -> int | None:
+    """Since when (ms) only delta-rs in this process can have committed to the table; None if others can have. None for local
+    tables, too, whose commits are found without a request."""
+    if not is_s3_path(path):
+        return None
+    for home, since in _WRITTEN_HERE.items():
+        name = path.removeprefix(f"{home}/")
+        if name != path and (name in CONTROL_TABLES or not has_jvm()):
+            return since
+    return None
 
 
 def snapshot_of(spark: SparkSession, path: str) -> Any:

@@ -1,9 +1,9 @@
 """The lease of a lake on S3: one run at a time writes a pipeline's tables, as with the file lock of a local lake (`lock`).
 
 The object `.lease` names its run, which renews it every 20 s and marks it as free at its end. After a minute without a
-renewal another run takes it over. Each step is one conditional PUT. Times are those of the store, because clocks of machines
-differ. A run that was paused for longer loses the lease and goes on: the lease saves double work, Delta's commits keep
-concurrent runs right (docs/adr/0001).
+renewal another run takes it over. Each change is one conditional PUT. Times are those of the store, because clocks of
+machines differ. A run that was paused for longer loses the lease and goes on: the lease saves double work, Delta's commits
+keep concurrent runs right (docs/adr/0001).
 """
 
 from __future__ import annotations
@@ -24,26 +24,40 @@ _NAME = ".lease"
 VALID = timedelta(seconds=60)
 _RENEWED_AFTER_SECONDS = 20.0
 _POLL_SECONDS = 2.0
+_FREED: dict[str, tuple[str, str]] = {}
+"""URL of the folder → the run that has freed its lease in this process, and the ETag of the free lease."""
 
 
 @contextlib.contextmanager
-def hold_lease(folder: S3Folder, run_id: str, report: Callable[[str], None], wait_seconds: float) -> Iterator[None]:
-    """Holds the lease. `report` receives one line if it has to be waited for, and one if it is lost.
+def hold_lease(
+    folder: S3Folder,
+    run_id: str,
+    report: Callable[[str], None],
+    wait_seconds: float,
+    lost: Callable[[], None] = lambda: None,
+) -> Iterator[bool]:
+    """Holds the lease. Yields whether no other run has had it since this run held it without an error, in this process.
+    `report` receives one line if it has to be waited for, and one if it is lost. `lost` is called then.
 
     Raises TransientError if another run has it for longer than `wait_seconds`, LakeError if the store has no conditional
     writes.
     """
     lease = _Lease(folder, run_id)
-    lease.acquire(report, wait_seconds)
+    continues = lease.take_back()
+    if not continues:
+        lease.acquire(report, wait_seconds)
     ended = threading.Event()
-    renewal = threading.Thread(target=lease.renew_until, args=(ended, report), name="lease", daemon=True)
+    renewal = threading.Thread(target=lease.renew_until, args=(ended, report, lost), name="lease", daemon=True)
     renewal.start()
+    freed = None
     try:
-        yield
+        yield continues
+        freed = run_id
     finally:
         ended.set()
         renewal.join()
-        lease.release()
+        if (e_tag := lease.release()) is not None and freed is not None:
+            _FREED[folder.url] = freed, e_tag
 
 
 @dataclass
@@ -52,6 +66,13 @@ class _Lease:
     run_id: str
     e_tag: str | None = None
     """Of the version that this run has written; None without the lease."""
+
+    def take_back(self) -> bool:
+        """Takes the lease if it is as this run has left it."""
+        run_id, e_tag = _FREED.pop(self.folder.url, ("", ""))
+        if run_id == self.run_id:
+            self.e_tag = self.folder.replace(_NAME, self._content(), e_tag)
+        return self.e_tag is not None
 
     def acquire(self, report: Callable[[str], None], wait_seconds: float) -> None:
         until, is_reported = time.monotonic() + wait_seconds, False
@@ -65,36 +86,36 @@ class _Lease:
 
     def _try_to_acquire(self) -> str | None:
         """The run that has the lease; None if this one has it now."""
-        self.e_tag = self.folder.create(_NAME, self._content())
-        if self.e_tag is not None:
-            if self.folder.create(_NAME, self._content()) is not None:
+        found = self.folder.read(_NAME)
+        if found is None:
+            self.e_tag = self.folder.create(_NAME, self._content())
+            if self.e_tag is not None and self.folder.create(_NAME, self._content()) is not None:
                 raise LakeError(
                     f"{self.folder.url}: the store ignores If-None-Match in a PUT, so two runs could replace each other's "
                     "commits: a store with conditional writes is expected"
                 )
-            return None
-        found = self.folder.read(_NAME)
-        if found is None:
-            return "another run"
+            return None if self.e_tag is not None else "another run"
         holder = json.loads(found.content)["run_id"]
         if holder not in (None, self.run_id) and self.folder.now() - found.modified < VALID:
             return f"run {holder}"
         self.e_tag = self.folder.replace(_NAME, self._content(), found.e_tag)
         return None if self.e_tag is not None else "another run"
 
-    def renew_until(self, ended: threading.Event, report: Callable[[str], None]) -> None:
+    def renew_until(self, ended: threading.Event, report: Callable[[str], None], lost: Callable[[], None]) -> None:
         """Renews the lease until the event is set or the lease is lost."""
         while self.e_tag is not None and not ended.wait(_RENEWED_AFTER_SECONDS):
             with contextlib.suppress(CdcError):  # the next attempt may succeed, before the lease ends
                 self.e_tag = self.folder.replace(_NAME, self._content(), self.e_tag)
                 if self.e_tag is None:
+                    lost()
                     report("the lease of the lake has ended, because this run was paused: another run may write, too")
 
-    def release(self) -> None:
-        """Marks the lease as free, unless another run has it. If that fails, it ends by itself."""
-        if self.e_tag is not None:
-            with contextlib.suppress(CdcError):
-                self.folder.replace(_NAME, self._content(run_id=None), self.e_tag)
+    def release(self) -> str | None:
+        """Marks the lease as free, unless another run has it. If that fails, it ends by itself. Returns its ETag."""
+        with contextlib.suppress(CdcError):
+            if self.e_tag is not None:
+                return self.folder.replace(_NAME, self._content(run_id=None), self.e_tag)
+        return None
 
     def _content(self, **changed: str | None) -> bytes:
         # a new token makes a new ETag
