@@ -30,7 +30,7 @@ from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.delta import Commit, commit_properties, committed_version
 from cdc_pipeline.lake.faults import damaged_table
 from cdc_pipeline.lake.file_statistics import OPERATORS, Condition, list_files, list_own_files
-from cdc_pipeline.lake.handles import forget_version, note_handle, note_version, open_table
+from cdc_pipeline.lake.handles import forget_version, note_handle, note_version, open_table, transaction_version
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import is_for_delta_rs, is_s3_path
 from cdc_pipeline.lake.store import arrow_folder, read_data_file, storage_options
@@ -176,7 +176,7 @@ def newest_version(lake: Lake, table: str, app_id: str) -> int | None:
     if not is_for_delta_rs(path):
         return committed_version(lake.spark, path, app_id)
     opened = open_table(path)
-    return None if opened is None else opened.transaction_version(app_id)
+    return None if opened is None else transaction_version(opened, app_id)
 
 
 def _matching(frame: DataFrame, where: Sequence[Condition]) -> DataFrame:
@@ -217,8 +217,12 @@ def _dataset(opened: DeltaTable, path: str, where: Sequence[Condition] = ()) -> 
             return _PARQUET.make_fragment(pa.BufferReader(read_data_file(path, name, size)))
         return _PARQUET.make_fragment(name, filesystem=files, file_size=size)
 
-    with ThreadPoolExecutor(_READERS) as pool:
-        fragments = list(pool.map(fragment, own["path"].to_pylist(), own["size_bytes"].to_pylist()))
+    listed = own["path"].to_pylist(), own["size_bytes"].to_pylist()
+    if is_s3_path(path):
+        with ThreadPoolExecutor(_READERS) as pool:
+            fragments = list(pool.map(fragment, *listed))
+    else:
+        fragments = list(map(fragment, *listed))
     return FileSystemDataset(fragments, pa.schema(opened.schema().to_arrow()), _PARQUET, files)
 
 
@@ -243,7 +247,7 @@ def _commit_rows(path: str, rows: pa.Table, commit: Commit, mode: _Mode) -> None
     properties = commit_properties(commit)
     for _ in range(_MOST_CONFLICTS):
         opened = open_table(path)
-        stored = None if opened is None else opened.transaction_version(commit.app_id)
+        stored = None if opened is None else transaction_version(opened, commit.app_id)
         if stored is not None and stored >= commit.version:
             return
         try:

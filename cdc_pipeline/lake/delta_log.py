@@ -28,8 +28,10 @@ _WRITTEN_HERE: dict[str, int] = {}
 """Folder of a pipeline → when (ms) this process became its only writer."""
 _BEGUN: dict[str, int] = {}
 """Folder of a pipeline → when (ms) the newest context of `only_writer` began, or the one that it continues."""
+_SNAPSHOTS: dict[str, int] = {}
+"""Path of a table → the beginning of the context of `only_writer` in which Delta has read its log."""
 _COMMITTED_BY_DELTA_RS: set[str] = set()
-"""Paths of the tables to which this process has committed without Spark."""
+"""Paths of the tables to which this process has committed without Spark, since Delta's snapshot of them."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,24 @@ def only_writer_since(path: str) -> int | None:
 
 def snapshot_of(spark: SparkSession, path: str) -> Any:
     """The newest snapshot of the table at `path`; its version is -1 if there is no table."""
-    none = log_names(spark).option.empty()
-    return delta_log(spark, path).update(False, _listed_since(spark, path) or none, none)
+    log, none = delta_log(spark, path), log_names(spark).option.empty()
+    since, is_behind = _written_here_since(path), path in _COMMITTED_BY_DELTA_RS
+    _COMMITTED_BY_DELTA_RS.discard(path)  # before the look: a commit meanwhile adds it again
+    try:
+        listed_since = none if since is None or is_behind else option_of_long(spark, since)
+        snapshot = log.update(False, listed_since, none)
+    except BaseException:
+        _COMMITTED_BY_DELTA_RS.add(path)
+        raise
+    if since is not None:
+        _SNAPSHOTS[path] = since
+    return snapshot
+
+
+def has_snapshot(path: str) -> bool:
+    """Whether `snapshot_of` returns the newest snapshot without a look at the log."""
+    since = _written_here_since(path)
+    return since is not None and _SNAPSHOTS.get(path) == since and path not in _COMMITTED_BY_DELTA_RS
 
 
 def file_retention_hours(spark: SparkSession, path: str) -> float:
@@ -151,14 +169,13 @@ def note_commit_of_delta_rs(path: str) -> None:
     _COMMITTED_BY_DELTA_RS.add(path)
 
 
-def _listed_since(spark: SparkSession, path: str) -> Any:
-    """From when on a cached snapshot of the table is as good as a new one (Option of ms); None if it has to be a new one."""
-    if path in _COMMITTED_BY_DELTA_RS:
-        return None
+def _written_here_since(path: str) -> int | None:
+    """From when on (ms) Delta's snapshot of the table is as good as a new one, but for commits of delta-rs; None if another
+    process may write it."""
     for home, since in _WRITTEN_HERE.items():
         # delta-rs commits to control tables, which Delta's cache in the JVM does not notice
         if path.startswith(f"{home}/") and path.removeprefix(f"{home}/") not in CONTROL_TABLES:
-            return option_of_long(spark, since)
+            return since
     return None
 
 

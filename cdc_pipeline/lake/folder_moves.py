@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.faults import to_lake_error
-from cdc_pipeline.lake.paths import first_line, hadoop_path, is_local_path
+from cdc_pipeline.lake.paths import first_line, hadoop_path, has_files
+from cdc_pipeline.lake.store import file_names
 from cdc_pipeline.spark.jvm import jvm
 
 
@@ -44,7 +44,7 @@ def finish_moves(spark: SparkSession, moves: str) -> list[str]:
 
     Raises LakeError if the file system fails, TransientError if the disk is full.
     """
-    if is_local_path(moves) and not any(Path(moves).glob("*")):
+    if has_files(moves) and not file_names(moves):
         return []
     filesystem, folder = hadoop_path(spark, moves)
     targets = []

@@ -26,6 +26,7 @@ from cdc_pipeline.lake.delta import Commit, TableState, commit_properties, state
 from cdc_pipeline.lake.delta_log import note_commit_of_delta_rs
 from cdc_pipeline.lake.faults import damaged_table
 from cdc_pipeline.lake.file_statistics import open_local_table
+from cdc_pipeline.lake.handles import transaction_version
 from cdc_pipeline.lake.store import read_data_file, write_new_file
 
 MAX_BYTES = 4 * 2**20
@@ -95,7 +96,7 @@ class SmallTable:
         Raises TransientError if another process has changed its rows since it was opened.
         """
         self._opened.update_incremental()
-        if (self._opened.transaction_version(commit.app_id) or 0) >= commit.version:
+        if (transaction_version(self._opened, commit.app_id) or 0) >= commit.version:
             return
         changed = TransientError(f"{self.path}: another process has changed the table. Run again")
         if pa.table(self._opened.get_add_actions())["path"] != self._files["path"]:

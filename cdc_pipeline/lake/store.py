@@ -73,7 +73,14 @@ class S3Folder:
     def names(self) -> list[str]:
         """The objects directly in the folder."""
         with self._named_errors():
-            return [found["path"] for found in self._store.list_with_delimiter()["objects"]]
+            # without the name of a marker, Hadoop's object for the folder itself
+            return [found["path"] for found in self._store.list_with_delimiter()["objects"] if found["path"]]
+
+    def e_tags(self, after: str) -> dict[str, str | None]:
+        """Object → ETag, for the objects in the folder and below whose names come after this one."""
+        with self._named_errors():
+            listed = self._store.list(offset=after, chunk_size=1000).collect()
+            return {found["path"]: found["e_tag"] for found in listed}
 
     def create(self, name: str, content: bytes) -> str | None:
         """Writes a new object, and returns its ETag; None if there is one already."""

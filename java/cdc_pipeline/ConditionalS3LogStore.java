@@ -16,6 +16,7 @@ import java.util.Comparator;
 import java.util.Iterator;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
 import software.amazon.awssdk.core.exception.SdkException;
@@ -31,6 +32,8 @@ import software.amazon.awssdk.services.s3.model.S3Exception;
  * writers of one version, one gets FileAlreadyExistsException, as Delta expects. Hadoop 3.4 has no setting for this.
  */
 public class ConditionalS3LogStore extends S3SingleDriverLogStore {
+  /** The first name of a log, as Delta asks for it. */
+  private static final String FIRST = "00000000000000000000.";
   private static final int EXISTS = 412;
   /** Another conditional PUT of the object is under way, and may fail. */
   private static final int CONFLICT = 409;
@@ -56,9 +59,16 @@ public class ConditionalS3LogStore extends S3SingleDriverLogStore {
   /** Lists at once. The superclass asks first whether the folder exists, in two requests. */
   @Override
   public Iterator<FileStatus> listFrom(Path path, Configuration configuration) throws IOException {
-    FileStatus[] found = S3LogStoreUtil.s3ListFromArray(path.getFileSystem(configuration), path, path.getParent());
+    FileSystem files = path.getFileSystem(configuration);
+    FileStatus[] found = S3LogStoreUtil.s3ListFromArray(files, path, path.getParent());
+    if (found.length == 0 && path.getName().startsWith(FIRST)) {
+      throw new FileNotFoundException(path.getParent() + " has no log");
+    }
     if (found.length == 0) {
       return super.listFrom(path, configuration); // FileNotFoundException if there is no folder
+    }
+    if (files instanceof FewerRequestsS3) {
+      ((FewerRequestsS3) files).remember(found);
     }
     return Arrays.stream(found)
         .filter(file -> file.getPath().getName().compareTo(path.getName()) >= 0)
