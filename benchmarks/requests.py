@@ -35,7 +35,7 @@ _ROOT = Path(__file__).parents[1]
 _CAPTURE = _ROOT / "data" / "captures" / "shop"
 _LAST_RECORDS = 80
 """They change all seven tables."""
-_REQUEST = re.compile(r"\b(GET|HEAD|PUT|POST|DELETE) (/\S*) HTTP/")
+_REQUEST = re.compile(r"(GET|HEAD|PUT|POST|DELETE) (/\S*) HTTP/")
 
 
 @dataclass(frozen=True)
