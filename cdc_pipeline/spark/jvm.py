@@ -75,6 +75,11 @@ def has_started(spark: SparkSession) -> bool:
     return not isinstance(spark, _LaterSession) or spark._session is not None
 
 
+def has_jvm() -> bool:
+    """Whether this process has started a JVM, also if it has ended."""
+    return SparkContext._gateway is not None
+
+
 def exit_code() -> int | None:
     """The exit code of the JVM that this process has started (-9 after SIGKILL); None if it runs or there is none."""
     process = getattr(SparkContext._gateway, "proc", None)
