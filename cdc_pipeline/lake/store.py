@@ -54,7 +54,9 @@ class S3Folder:
         with self._named_errors():
             try:
                 found = self._store.get(name)
-            except FileNotFoundError:
+            except FileNotFoundError as error:
+                if "<Code>NoSuchBucket</Code>" in str(error):
+                    raise
                 return None
             return StoredObject(bytes(found.bytes()), str(found.meta["e_tag"]), found.meta["last_modified"])
 

@@ -113,7 +113,7 @@ def test_a_run_that_follows(s3_spark: SparkSession, s3: ObjectStore, local: dict
     assert s3.environment["AWS_SECRET_ACCESS_KEY"] not in s3.log.read_text(encoding="utf-8", errors="replace")
 
 
-@pytest.mark.core(1)
+@pytest.mark.core(2)
 def test_the_command_of_the_demo(
     s3_spark: SparkSession, s3: ObjectStore, local: dict[str, str], tmp_path: Path
 ) -> None:
