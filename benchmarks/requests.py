@@ -8,6 +8,7 @@ one, in one session.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import os
 import re
@@ -27,6 +28,7 @@ from benchmarks.batches import BenchmarkLake, Cost, local_spark
 from benchmarks.days import costs_of, median_of, new_lake
 from benchmarks.output import log
 from benchmarks.results import Figure, add_json_option, report
+from cdc_pipeline.lake.delta_log import only_writer
 from cdc_pipeline_tests.support.servers.object_store import BUCKET, object_store
 
 TARGETS = {"first_run": 1300, "new_process": 900, "warm_batch": 150, "idle_run": 60}
@@ -150,11 +152,14 @@ def _warm_batches(
         lakes: list[BenchmarkLake] = [new_lake(spark, root, options.rows) for root in roots]
         costs: tuple[list[Cost], list[Cost]] = ([], [])
         requests = []
-        for _ in range(options.warm_up + options.batches):
-            lines.read()
-            for lake, found in zip(lakes, costs, strict=True):
-                found += costs_of(lake, 1, options.changes, options.rows)
-            requests.append(requests_in(lines.read()))
+        with contextlib.ExitStack() as contexts:
+            for lake in lakes:
+                contexts.enter_context(only_writer(lake.paths))  # as in a run that follows
+            for _ in range(options.warm_up + options.batches):
+                lines.read()
+                for lake, found in zip(lakes, costs, strict=True):
+                    found += costs_of(lake, 1, options.changes, options.rows)
+                requests.append(requests_in(lines.read()))
     finally:
         spark.stop()
     measured = requests[-options.batches :]
