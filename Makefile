@@ -37,7 +37,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help jar wheel venv venv-and-java demo test test-fast test-core test-all test-changed bench bench-end-to-end \
 	bench-tables bench-growth bench-memory bench-follow-memory bench-start bench-days bench-latency bench-many-topics bench-warm-batch \
-	bench-quick bench-beside bench-peers bench-readers lint format lock history docs docs-site screenshots ui kafka-demo clean
+	bench-quick bench-beside bench-peers bench-readers bench-requests lint format lock history docs docs-site screenshots ui kafka-demo clean
 
 # Dagster reads dagster.yaml from DAGSTER_HOME, and stores its data there.
 demo ui kafka-demo: export DAGSTER_HOME := $(CURDIR)
@@ -127,6 +127,9 @@ bench-peers: venv-and-java ## events per CPU-second beside a plain Spark job and
 bench-readers: venv-and-java ## time to read a mirror after 1,000 small cuts, over a fresh table
 	$(BIN)/python -m benchmarks.readers $(BENCH_FLAGS)
 
+bench-requests: venv-and-java ## requests to S3 of runs and of a warm batch, and its time over a local lake's
+	$(BIN)/python -m benchmarks.requests $(BENCH_FLAGS)
+
 bench-quick: venv-and-java ## start, warm batch, and 300,000 events end to end: ten minutes
 	$(BIN)/python -m benchmarks.quick $(BENCH_FLAGS)
 
@@ -167,7 +170,7 @@ lock: ## update the three locks from pyproject.toml (needs the package index)
 	fi; \
 	"$$uv" $(COMPILE) --extra dev -o requirements.lock pyproject.toml; \
 	"$$uv" $(COMPILE) --group docs -o requirements-docs.lock; \
-	"$$uv" $(COMPILE) --extra kafka --extra notify --extra s3 --extra ui --extra postgres --extra k8s --constraint requirements.lock \
+	"$$uv" $(COMPILE) --extra glue --extra kafka --extra notify --extra s3 --extra ui --extra postgres --extra k8s --constraint requirements.lock \
 		-o deploy/requirements.lock pyproject.toml; \
 	for lock in requirements.lock requirements-docs.lock deploy/requirements.lock; do echo "[lock] $$lock: $$(grep -c '==' $$lock) pins"; done
 

@@ -47,10 +47,12 @@ class Cost:
         return self.raw + self.decode + self.cut
 
 
-def local_spark() -> SparkSession:
+def local_spark(*stores: str) -> SparkSession:
     """The session of the pipelines in `defs/`, with the same environment variables."""
     return SparkLakehouse(
-        master=os.environ.get("CDC_SPARK_MASTER", "local[*]"), driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g")
+        stores=list(stores),
+        master=os.environ.get("CDC_SPARK_MASTER", "local[*]"),
+        driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g"),
     ).session
 
 
@@ -59,7 +61,8 @@ class BenchmarkLake:
     """A lake that ingests one batch after another."""
 
     spark: SparkSession
-    folder: Path
+    folder: Path | str
+    """Local, or a URI."""
     batch: int = 0
     """The newest batch."""
     report: CutReport | None = None

@@ -84,7 +84,7 @@ def figures_of(early: Sequence[Cost], late: Sequence[Cost]) -> list[Figure]:
     ]
 
 
-def new_lake(spark: SparkSession, folder: Path, rows: int) -> BenchmarkLake:
+def new_lake(spark: SparkSession, folder: Path | str, rows: int) -> BenchmarkLake:
     """A lake whose mirror has this number of rows after its first batch."""
     lake = BenchmarkLake(spark, folder)
     lake.run(spark.range(rows).select(row_message("INSERT", F.col("id"), 1).alias("value")), rows)
@@ -100,10 +100,10 @@ def costs_of(lake: BenchmarkLake, batches: int, changes: int, rows: int) -> list
         started = time.monotonic()
         assert lake.report is not None
         keep_small(Lake(lake.spark, lake.paths), lake.report, log)
-        files = sum(1 for path in lake.folder.rglob("_delta_log/*") if path.is_file())
+        files = sum(1 for path in Path(lake.folder).rglob("_delta_log/*") if path.is_file())
         log(
             f"• batch {lake.batch:,}: {costs[-1].total:.2f} s, {costs[-1].cpu:.1f} CPU s, upkeep "
-            f"{time.monotonic() - started:.2f} s; {files:,} log files"
+            f"{time.monotonic() - started:.2f} s; {files:,} log files in local folders"
         )
     return costs
 

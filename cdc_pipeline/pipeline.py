@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cdc_pipeline.catalogs.updates import CatalogSettings
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.lake.paths import LakePaths, stores_of
@@ -48,6 +49,8 @@ class Pipeline:
     columns: ColumnRules = field(default_factory=ColumnRules)
     spark_resource: str = ""
     """Key of the project's resource with the Spark session; empty: that of the component."""
+    catalog: CatalogSettings | None = None
+    """Where mirrors have names; None: nowhere."""
     single_writer: bool = False
     """On S3: no other program ever writes to the lake, so that the store needs no conditional writes."""
 

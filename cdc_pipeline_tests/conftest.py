@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import importlib
 import os
 import sys
@@ -115,19 +117,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def _object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    from cdc_pipeline_tests.support.servers.object_store import object_store
+def _object_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ObjectStore]]:
+    """Starts the server with this name, or finds it."""
+    from cdc_pipeline_tests.support.servers.object_store import STORES
 
-    with object_store(tmp_path_factory.mktemp("object-store")) as found:
-        yield found
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(lambda name: stack.enter_context(STORES[name](tmp_path_factory.mktemp(name))))
 
 
 @pytest.fixture
-def s3(_object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
-    """A server of S3, found by AWS's environment variables."""
-    for name, value in _object_store.environment.items():
+def s3(
+    request: pytest.FixtureRequest, _object_stores: Callable[[str], ObjectStore], monkeypatch: pytest.MonkeyPatch
+) -> ObjectStore:
+    """A server of S3, found by AWS's environment variables: moto, or the one of `on_each_store`."""
+    store = _object_stores(getattr(request, "param", "moto"))
+    for name, value in store.environment.items():
         monkeypatch.setenv(name, value)
-    return _object_store
+    return store
 
 
 @pytest.fixture(scope="session")
@@ -147,8 +153,6 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def s3_spark(spark: SparkSession, s3: ObjectStore) -> Iterator[SparkSession]:
     """The session of the suite, whose JVM was started without AWS's variables."""
-    from cdc_pipeline_tests.support.servers.object_store import BUCKET
-
     hadoop = spark._jsc.hadoopConfiguration()
     values = {
         "endpoint": s3.url,
@@ -158,10 +162,10 @@ def s3_spark(spark: SparkSession, s3: ObjectStore) -> Iterator[SparkSession]:
         "secret.key": s3.environment["AWS_SECRET_ACCESS_KEY"],
     }
     for name, value in values.items():
-        hadoop.set(f"fs.s3a.bucket.{BUCKET}.{name}", value)
+        hadoop.set(f"fs.s3a.bucket.{s3.bucket}.{name}", value)
     yield spark
     for name in values:
-        hadoop.unset(f"fs.s3a.bucket.{BUCKET}.{name}")
+        hadoop.unset(f"fs.s3a.bucket.{s3.bucket}.{name}")
 
 
 _FOR_ANY_DATA = {

@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from benchmarks import (
     peers,
     quick,
     readers,
+    requests,
     results,
     start,
     straight_line,
@@ -52,6 +54,7 @@ _MODULES = (
     "memory",
     "peers",
     "readers",
+    "requests",
     "start",
     "tables",
     "warm_batch",
@@ -255,10 +258,26 @@ _COSTS = [Cost(0.3, 0.7, 1.0, 3.0), Cost(0.1, 0.5, 0.6, 2.0), Cost(0.2, 0.6, 0.8
                 "readers_500_first_read_fresh_seconds 0.400 s - -",
             ],
         ),
+        (
+            requests.figures_of(
+                requests.Measured(
+                    {"first_run": Counter({"GET commit": 1000, "PUT crc": 301}), "idle_run": Counter({"LIST log": 60})},
+                    _COSTS,
+                    [Cost(0.1, 0.3, 0.4, 1.0)],
+                )
+            ),
+            [
+                "requests_first_run 1301 requests 1300 missed",
+                "requests_idle_run 60.0 requests 60 met",
+                "requests_warm_seconds_ratio 2.00 ratio 2 met",
+                "requests_warm_s3_seconds 1.60 s - -",
+                "requests_warm_local_seconds 0.800 s - -",
+            ],
+        ),
     ],
     ids=(
         *("decode", "end_to_end", "tables", "growth", "memory", "follow_memory", "start", "days", "latency"),
-        *("many_topics", "warm_batch", "peers", "readers"),
+        *("many_topics", "warm_batch", "peers", "readers", "requests"),
     ),
 )
 def test_figures_of_each_benchmark(figures: list[Figure], lines: list[str]) -> None:
@@ -270,6 +289,21 @@ def test_the_target_of_many_topics_depends_on_their_number(count: int, target: f
     raw, *others = many_topics.figures_of(count, _BATCHES)
     assert raw.target == target
     assert {figure.target for figure in others} == {None}
+
+
+def test_requests_by_method_and_object() -> None:
+    lines = """
+127.0.0.1 - - [29/Nov/2026 04:51:30] "GET /lake?list-type=2&prefix=x/raw/_delta_log/&start-after=x HTTP/1.1" 200 -
+127.0.0.1 - - [29/Nov/2026 04:51:30] "\x1b[33mHEAD /lake/x/raw/_delta_log HTTP/1.1\x1b[0m" 404 -
+127.0.0.1 - - [29/Nov/2026 04:51:30] "GET /lake/x/raw/_delta_log/00000000000000000007.json HTTP/1.1" 200 -
+127.0.0.1 - - [29/Nov/2026 04:51:30] "PUT /lake/x/raw/_delta_log/.00000000000000000007.crc.5d.tmp HTTP/1.1" 200 -
+127.0.0.1 - - [29/Nov/2026 04:51:30] "GET /lake/x/raw/_delta_log/_last_checkpoint HTTP/1.1" 404 -
+127.0.0.1 - - [29/Nov/2026 04:51:30] "POST /lake/x/a%20b/part-1.zstd.parquet?uploads HTTP/1.1" 200 -
+127.0.0.1 - - [29/Nov/2026 04:51:30] "DELETE /lake/x/.lease HTTP/1.1" 204 -
+"""
+    assert list(requests.requests_in(lines)) == [
+        *("LIST log", "HEAD log", "GET commit", "PUT crc", "GET checkpoint", "POST parquet", "DELETE other"),
+    ]
 
 
 def test_peers_without_paimon() -> None:

@@ -43,7 +43,7 @@ import cdc_pipeline.cli.main
 
 
 def test_the_package_loads_without_its_extras() -> None:
-    extras = ("apprise", "confluent_kafka", "dagster_k8s", "dagster_postgres", "dagster_webserver", "obstore")
+    extras = ("apprise", "boto3", "confluent_kafka", "dagster_k8s", "dagster_postgres", "dagster_webserver", "obstore")
     subprocess.run([sys.executable, "-c", f"EXTRAS = {extras}\n{_WITHOUT}"], cwd=_ROOT, check=True, timeout=300)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import dagster as dg
 
+from cdc_pipeline.component.catalog_field import GlueCatalog, HiveCatalog
 from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
 from cdc_pipeline.component.kafka_fields import SecuritySettings
 from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, NotifySettings, SensorSettings
@@ -42,6 +43,8 @@ _SECTIONS: dict[str, Any] = {
     "source.start": StartAt,
     "source.security": SecuritySettings,
     "source of type ticdc_storage": TicdcStorageSource,
+    "catalog of type hive": HiveCatalog,
+    "catalog of type glue": GlueCatalog,
     "routes, each": RouteRule,
     "ddl_policy": DdlPolicyRules,
     "computed, each column": ComputedField,

@@ -23,6 +23,7 @@ from cdc_pipeline.assets.mirrors import cut_results, mirror_parents
 from cdc_pipeline.assets.nodes import CUTS, table_key
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.raw import ingest_results
+from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks.cuts import attempt_result
 from cdc_pipeline.checks.streams import NO_LIMITS, FreshnessLimits
 from cdc_pipeline.lake.recent_answers import RecentAnswers
@@ -102,12 +103,16 @@ class Follower:
     _started: float = 0.0
     _newest_news: float = 0.0
     _recent: RecentAnswers = field(default_factory=RecentAnswers)
+    _names: CatalogUpdates = field(init=False)
     _positions: Mapping[str, Any] | None = None
     """Next offsets of the source after the newest batch, for a lake whose commit notes cannot be read without Spark."""
     _ingested_range: str = ""
     """The newest range for which a batch was due."""
     _waiting: tuple[str, float] | None = None
     """The start of the records that wait for `minimum_records`, and since when."""
+
+    def __post_init__(self) -> None:
+        self._names = CatalogUpdates(self.pipeline.catalog, self.context.log.warning)
 
     def follow(self) -> None:
         """Runs and reports batches until a reason to end. Raises `dg.Failure` for an error that needs someone to act."""
@@ -122,6 +127,8 @@ class Follower:
                 if is_due:
                     self._batch()
                     is_due, attempts, self._newest_news = False, 0, time.monotonic()
+                elif self._names.is_due:
+                    self._catch_up()
             except dg.RetryRequested as error:
                 is_due, attempts = True, attempts + 1
                 failure = str(error.__cause__ or error)
@@ -147,10 +154,17 @@ class Follower:
                 decoded = decode_results(self.pipeline, lake, run.report, self._recent, intake.notes)
             self._report(decoded)
             with deferred_interrupts():
-                cut = cut_results(self.pipeline, lake, run, self.context.instance, self.freshness, self._recent)
+                cut = cut_results(
+                    self.pipeline, lake, run, self.context.instance, self.freshness, self._recent, self._names
+                )
             self._report(cut)
         self.batches += 1
         return_free_memory()
+
+    def _catch_up(self) -> None:
+        """Reconciles the catalog with the last cut of a batch, after which no new records came."""
+        with open_lake(self.context, self.pipeline) as lake, deferred_interrupts():
+            self._names.catch_up(lake)
 
     def _report(self, results: Sequence[StageResult]) -> None:
         for result in results:

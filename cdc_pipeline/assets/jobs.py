@@ -12,6 +12,7 @@ from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.assets.nodes import CUTS, table_key, update_catalog
 from cdc_pipeline.assets.opened_lake import open_lake, spark_of
+from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks.cuts import own_commits_result
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
@@ -81,7 +82,7 @@ def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
     def rebuild_all(context: dg.OpExecutionContext, config: RebuildConfig) -> dg.Output[None]:
         with open_lake(context, pipeline) as lake:
             report = _rebuilder(lake, context, pipeline).rebuild(config.tables)
-            _store_rebuilt_catalog(lake, report)
+            _store_rebuilt_catalog(lake, report, context, pipeline)
         return dg.Output(None, metadata=_rebuild_metadata(report))
 
     return one_step_job(pipeline, "rebuild", _REBUILD, rebuild_all)
@@ -93,10 +94,14 @@ def _rebuilder(lake: Lake, context: dg.OpExecutionContext, pipeline: Pipeline) -
     return Rebuilder(maker, pipeline.dialect, pipeline.claim_store, pipeline.clock_skew_ms)
 
 
-def _store_rebuilt_catalog(lake: Lake, report: RebuildReport | None) -> None:
-    """Writes the mirrors of the newest cut to the catalog, from which Dagster loads its asset nodes."""
+def _store_rebuilt_catalog(
+    lake: Lake, report: RebuildReport | None, context: dg.OpExecutionContext, pipeline: Pipeline
+) -> None:
+    """Writes the mirrors of the newest cut to the catalog of Dagster's asset nodes, and to the pipeline's."""
     if report is not None and report.cut_id is not None:
-        update_catalog(lake, published_entries(published_cut(lake), lake.paths))
+        mirrors = published_entries(published_cut(lake), lake.paths)
+        update_catalog(lake, mirrors)
+        CatalogUpdates(pipeline.catalog, context.log.warning).after_cut(lake, report.cut_id, mirrors)
 
 
 def _rebuild_metadata(report: RebuildReport) -> dict[str, dg.MetadataValue]:
@@ -156,7 +161,7 @@ def release_job(pipeline: Pipeline) -> dg.JobDefinition:
                 config.replacement_file,
             )
             report = Releaser(_rebuilder(lake, context, pipeline), config.note).release(choice)
-            _store_rebuilt_catalog(lake, report.rebuild)
+            _store_rebuilt_catalog(lake, report.rebuild, context, pipeline)
         for letter in report.dead.shown[:_MOST_LOGGED]:
             context.log.warning(f"{letter.position} was not released: it breaks {letter.rule}: {letter.reason}")
         if not report.released.count:
@@ -226,7 +231,7 @@ def approve_ddl_job(pipeline: Pipeline) -> dg.JobDefinition:
             for name, statement in approved.items():
                 context.log.info(f"{name}: approved {statement}")
             report = _rebuilder(lake, context, pipeline).approve(selected)
-            _store_rebuilt_catalog(lake, report)
+            _store_rebuilt_catalog(lake, report, context, pipeline)
         return dg.Output(None, metadata={"approved": dg.MetadataValue.json(approved), **_rebuild_metadata(report)})
 
     return one_step_job(pipeline, "approve_ddl", _APPROVE, approve_statements)

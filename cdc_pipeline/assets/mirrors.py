@@ -10,12 +10,14 @@ from cdc_pipeline.assets import nodes
 from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
 from cdc_pipeline.assets.metadata import column_schema, cut_metadata, mirror_metadata
 from cdc_pipeline.assets.opened_lake import open_lake
+from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks import cuts as cut_checks
 from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, KeysToCheck, keys_hold_result, schema_result
 from cdc_pipeline.checks.records import BALANCE, cut_balance_result
 from cdc_pipeline.checks.results import code_span, previously_failed_tables
 from cdc_pipeline.checks.specs import check_spec
 from cdc_pipeline.checks.streams import FRESH, NO_LIMITS, FreshnessLimits, fresh_result
+from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
@@ -96,9 +98,20 @@ def _description(entry: CatalogEntry) -> str:
     return described + (_SOFT_DELETE if has_soft_delete else "")
 
 
+def _known_mirrors(pipeline: Pipeline) -> tuple[CatalogEntry, ...]:
+    """The mirrors of the catalog. None, with a warning, if the object store cannot be read: the definitions have to load."""
+    try:
+        return read_catalog(pipeline.paths)
+    except CdcError as error:
+        dg.get_dagster_logger("cdc_pipeline").warning(
+            f"{pipeline.name} has no nodes of mirrors until the next load: {error}"
+        )
+        return ()
+
+
 def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:
     """One step with a node per mirror in the catalog. A run adds new mirrors to the catalog."""
-    specs = [mirror_spec(pipeline, entry) for entry in read_catalog(pipeline.paths)]
+    specs = [mirror_spec(pipeline, entry) for entry in _known_mirrors(pipeline)]
     cuts = nodes.table_key(pipeline.name, nodes.CUTS)
     declared = frozenset((cuts, *(spec.key for spec in specs)))
     names = {nodes.name_safe_key(spec.key): spec.key for spec in specs}
@@ -113,7 +126,8 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     def mirrors(context: dg.AssetExecutionContext) -> Iterator[StageResult]:
         run = RunContext(context.run.run_id, context.log.info)
         with open_lake(context, pipeline, short_lived=True) as lake:
-            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers())
+            catalog = CatalogUpdates(pipeline.catalog, context.log.warning)
+            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog)
         new_mirrors = AssetEvents(context.instance, {}, mirror_parents(pipeline))
         for result in results:
             if isinstance(result, dg.MaterializeResult) and result.asset_key not in declared:
@@ -131,6 +145,7 @@ def cut_results(
     instance: dg.DagsterInstance,
     limits: FreshnessLimits,
     recent: RecentAnswers,
+    names: CatalogUpdates,
 ) -> list[StageResult]:
     """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them."""
     cuts = nodes.table_key(pipeline.name, nodes.CUTS)
@@ -157,6 +172,8 @@ def cut_results(
     results.append(dg.MaterializeResult(asset_key=cuts, metadata=cut_metadata(report), data_version=version))
     fresh = [fresh_result(report, limits, cuts)] if limits.declared else []
     keep_small(lake, report.without_quarantined, run.report)
+    if report.published:
+        names.after_cut(lake, report.cut_id, report.mirrors)
     return [*results, cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *checks, *fresh]
 
 

@@ -47,22 +47,26 @@ def open_lake(
     """Holds the writer lock of the lake and translates errors for Dagster. `short_lived`: of `SparkLakehouse.start`, at the
     first use of the session.
 
-    Fails if the lake has another format, or one of its tables was restored (RESTORE), or raw records were removed. Mirrors
-    and cuts are not checked here: a rebuild repairs them, and a cut checks them.
+    Fails if the lake has another format, or one of its tables was restored (RESTORE), or raw records were removed. On S3
+    the first step of a run in a process looks. Mirrors and cuts are not checked here: a rebuild repairs them, and a cut
+    checks them.
     """
     with (
         translate_errors(pipeline.source.secrets),
-        writer_lock(pipeline.paths, context.run.run_id, context.log.info, single_writer=pipeline.single_writer),
-        only_writer(pipeline.paths),
+        writer_lock(
+            pipeline.paths, context.run.run_id, context.log.info, single_writer=pipeline.single_writer
+        ) as continues,
+        only_writer(pipeline.paths, continues=continues),
     ):
         spark = spark_of(context, pipeline)
         start = functools.partial(spark.start, short_lived=short_lived)
         is_later = short_lived and not spark.has_started
         lake = Lake(started_later(start) if is_later else start(), pipeline.paths)
-        require_known_format(lake)
-        require_not_restored(lake, *lake.paths.own_tables)
-        require_decoded_batches(lake)
-        store_format(lake)
+        if not continues:  # else the step before has looked
+            require_known_format(lake)
+            require_not_restored(lake, *lake.paths.own_tables)
+            require_decoded_batches(lake)
+            store_format(lake)
         if is_later and not _is_settled(lake):
             lake.start_session()
         yield lake

@@ -15,9 +15,10 @@ from cdc_pipeline.assets.jobs import maintain_job, maintenance_schedule, operati
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.component import run_fields, table_fields
+from cdc_pipeline.component.catalog_field import CATALOGS, CatalogField
 from cdc_pipeline.component.scaffold import PipelineScaffolder
-from cdc_pipeline.component.source_field import SOURCE_MODEL, SOURCES, SourceField
-from cdc_pipeline.component.yaml_model import YamlModel, limit, secret_resolver
+from cdc_pipeline.component.source_field import SOURCES, SourceField
+from cdc_pipeline.component.yaml_model import YamlModel, limit, resolver_by_type, secret_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
@@ -34,16 +35,6 @@ from cdc_pipeline.spark.session import own_spark
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _LEAST_RUNTIME_SECONDS = 60
-
-
-def _resolve_source(context: dg.ResolutionContext, model: Any) -> SourceField:
-    if isinstance(model, str):
-        # Dagster treats text as a template, and its own resolver fails without naming the expected type
-        raise ValueError(
-            f"source: {model!r} is not a source: a mapping with type and its fields (such as path) is expected"
-        )
-    source: SourceField = SOURCES[model.type].resolve_from_model(context, model)
-    return source
 
 
 class DdlPolicyRules(YamlModel):
@@ -95,13 +86,21 @@ class CdcPipeline(dg.Component, YamlModel):
     ]
     source: Annotated[
         SourceField,
-        dg.Resolver(_resolve_source, model_field_type=SOURCE_MODEL),
+        resolver_by_type("source", SOURCES),
         Field(
             description="Source of the records.",
             examples=[{"type": "kafka", "bootstrap_servers": "broker:9092", "topics": ["tidb-orders"]}],
         ),
     ]
     lake: Annotated[str, Field(min_length=1, description="Folder or Hadoop URI of the lake.")]
+    catalog: Annotated[
+        CatalogField | None,
+        resolver_by_type("catalog", CATALOGS),
+        Field(
+            description="Catalog in which mirrors have names. Empty: none, they have paths only.",
+            examples=[{"type": "hive", "uri": "thrift://metastore:9083"}],
+        ),
+    ] = None
     dialect: Annotated[
         DialectName,
         Field(
@@ -400,6 +399,7 @@ class CdcPipeline(dg.Component, YamlModel):
             ),
             self.spark_resource,
             single_writer=self.single_writer,
+            catalog=None if self.catalog is None else self.catalog.settings,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:

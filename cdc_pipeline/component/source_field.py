@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import dagster as dg
-from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from cdc_pipeline.component.kafka_fields import Options, SecuritySettings, options_resolver, validate_options
 from cdc_pipeline.component.run_fields import settings_resolver
-from cdc_pipeline.component.yaml_model import ByType, YamlModel, limit
+from cdc_pipeline.component.yaml_model import YamlModel, limit
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
@@ -237,18 +237,3 @@ SOURCES: dict[str, type[CaptureFilesSource] | type[KafkaSource] | type[TicdcStor
     "kafka": KafkaSource,
     "ticdc_storage": TicdcStorageSource,
 }
-
-
-def _type_of(value: Any) -> str | None:
-    name = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return name if isinstance(name, str) else None
-
-
-SOURCE_MODEL: Any = Annotated[
-    Annotated[CaptureFilesSource.model(), Tag("capture_files")]
-    | Annotated[KafkaSource.model(), Tag("kafka")]
-    | Annotated[TicdcStorageSource.model(), Tag("ticdc_storage")],
-    Discriminator(_type_of),
-    ByType(),
-]
-"""The field as Dagster reads it from YAML. `type` selects the model, so that errors concern this model only."""

@@ -11,11 +11,14 @@ import math
 import os
 import re
 import warnings
-from typing import Any
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any
 
 import dagster as dg
 from jinja2 import Environment, StrictUndefined
-from pydantic import BaseModel, GetJsonSchemaHandler, field_validator
+from pydantic import BaseModel, Discriminator, GetJsonSchemaHandler, Tag, field_validator
 from pydantic_core import CoreSchema
 
 from cdc_pipeline.sources.kafka.client_settings import SecretText
@@ -113,7 +116,7 @@ def _precise(field: JsonSchema) -> JsonSchema:
     return {**rest, "if": _TEXT, "then": {}, "else": mappings[0]}
 
 
-class ByType:
+class _ByType:
     """Annotation of a union with the discriminator `type`: only the errors of the named type are reported."""
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
@@ -121,6 +124,25 @@ class ByType:
         named = [{"if": {"properties": {"type": {"const": name}}}, "then": form} for name, form in forms.items()]
         types = {"properties": {"type": {"enum": list(forms)}}, "required": ["type"]}
         return {"type": "object", **types, "allOf": named}
+
+
+def _type_of(value: Any) -> str | None:
+    name = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return name if isinstance(name, str) else None
+
+
+def resolver_by_type(field: str, models: Mapping[str, type[YamlModel]]) -> dg.Resolver:
+    """Resolves a mapping whose `type` is the name of one of the models. Errors concern this model only."""
+
+    def resolve(context: dg.ResolutionContext, model: Any) -> Any:
+        if isinstance(model, str):
+            # Dagster treats text as a template, and its own resolver fails without naming the expected type
+            raise ValueError(f"{field}: {model!r} is not a {field}: a mapping with type and its fields is expected")
+        return model if model is None else models[model.type].resolve_from_model(context, model)
+
+    forms: Any = reduce(or_, (Annotated[model.model(), Tag(name)] for name, model in models.items()))
+    field_type: Any = Annotated[forms, Discriminator(_type_of), _ByType()]
+    return dg.Resolver(resolve, model_field_type=field_type)
 
 
 def _require_value(value: Any) -> Any:

@@ -54,11 +54,17 @@ _STORED = StoredJson(tuple[CatalogEntry, ...])
 
 
 def read_catalog(paths: LakePaths) -> tuple[CatalogEntry, ...]:
-    """The mirrors of the last cut and the dropped ones, sorted by name. Empty for a lake without `has_files`."""
+    """The mirrors of the last cut and the dropped ones, sorted by name. Empty for a lake without `has_files`.
+
+    Raises LakeError or TransientError if the object store cannot be read.
+    """
     try:
         stored = read_file(paths.home, _FILE) if paths.has_files else None
+    except OSError:
+        return ()
+    try:
         return () if stored is None else _STORED.from_json(stored.decode())
-    except (OSError, ValueError, CdcError):
+    except (ValueError, CdcError):
         return ()
 
 

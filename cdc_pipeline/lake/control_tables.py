@@ -14,14 +14,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-import threading
-from collections.abc import Hashable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 from pyarrow import compute as pc
 from pyarrow.dataset import FileSystemDataset, ParquetFileFormat  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
@@ -29,12 +28,12 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.delta import Commit, commit_properties, committed_version
-from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.faults import damaged_table
 from cdc_pipeline.lake.file_statistics import OPERATORS, Condition, list_files, list_own_files
+from cdc_pipeline.lake.handles import forget_version, note_handle, note_version, open_table, transaction_version
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import is_for_delta_rs, is_s3_path
-from cdc_pipeline.lake.store import S3Folder, arrow_folder, storage_options
+from cdc_pipeline.lake.store import arrow_folder, read_data_file, storage_options
 from cdc_pipeline.lake.writes import append_once, overwrite_once
 
 _Mode: TypeAlias = Literal["append", "overwrite"]
@@ -48,6 +47,9 @@ _NEW_TABLE = {
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }
 _COMPACTED_BYTES = 16 * 2**20
+_WHOLE_BYTES = 2**16
+"""Size up to which a file on S3 is read as a whole."""
+_READERS = 8
 
 
 def append_rows(lake: Lake, table: str, rows: pa.Table, commit: Commit) -> None:
@@ -92,7 +94,7 @@ def is_empty(lake: Lake, table: str) -> bool:
     if not is_for_delta_rs(path):
         frame = lake.read_if_exists(table)
         return frame is None or frame.isEmpty()
-    opened = _open(path)
+    opened = open_table(path)
     if opened is None:
         return True
     with _named_damage(path):
@@ -105,7 +107,7 @@ def read_frame(lake: Lake, table: str, *where: Condition) -> DataFrame:
     if not is_for_delta_rs(path):
         return _matching(lake.read(table), where)
     with _named_damage(path):
-        opened = _open(path)
+        opened = open_table(path)
         assert opened is not None
         rows = _dataset(opened, path, where).to_table(filter=_expression(where))
     return lake.spark.createDataFrame(rows)
@@ -146,7 +148,7 @@ def read_sums(lake: Lake, table: str, *where: Condition, columns: Sequence[str])
 def file_maxima(lake: Lake, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
     """The highest value of each column for each file of a table in a local folder, by the statistics in its log; None
     without them. Reads no file, so it works for shallow clones too, whose files are elsewhere."""
-    opened = _open(lake.paths.table(table))
+    opened = open_table(lake.paths.table(table))
     if opened is None:
         return []
     files = list_files(opened)
@@ -161,9 +163,10 @@ def compact_rows(lake: Lake, table: str) -> bool:
     path = lake.paths.table(table)
     if not is_for_delta_rs(path):
         return False
-    if (opened := _open(path)) is not None:
+    if (opened := open_table(path)) is not None:
         opened.optimize.compact(target_size=_COMPACTED_BYTES)
         opened.vacuum(dry_run=False)
+        forget_version(path)
     return True
 
 
@@ -172,8 +175,8 @@ def newest_version(lake: Lake, table: str, app_id: str) -> int | None:
     path = lake.paths.table(table)
     if not is_for_delta_rs(path):
         return committed_version(lake.spark, path, app_id)
-    opened = _open(path)
-    return None if opened is None else opened.transaction_version(app_id)
+    opened = open_table(path)
+    return None if opened is None else transaction_version(opened, app_id)
 
 
 def _matching(frame: DataFrame, where: Sequence[Condition]) -> DataFrame:
@@ -192,7 +195,7 @@ def _expression(where: Sequence[Condition]) -> Any:
 
 
 def _local_parts(path: str, where: Sequence[Condition], columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-    opened = _open(path)
+    opened = open_table(path)
     if opened is None:
         return
     with _named_damage(path):
@@ -208,7 +211,18 @@ def _dataset(opened: DeltaTable, path: str, where: Sequence[Condition] = ()) -> 
     own = list_own_files(opened, where)
     if own is None:
         return opened.to_pyarrow_dataset(filesystem=files)
-    fragments = [_PARQUET.make_fragment(name, filesystem=files) for name in own["path"].to_pylist()]
+
+    def fragment(name: str, size: int) -> Any:
+        if is_s3_path(path) and size <= _WHOLE_BYTES:  # one request instead of three
+            return _PARQUET.make_fragment(pa.BufferReader(read_data_file(path, name, size)))
+        return _PARQUET.make_fragment(name, filesystem=files, file_size=size)
+
+    listed = own["path"].to_pylist(), own["size_bytes"].to_pylist()
+    if is_s3_path(path):
+        with ThreadPoolExecutor(_READERS) as pool:
+            fragments = list(pool.map(fragment, *listed))
+    else:
+        fragments = list(map(fragment, *listed))
     return FileSystemDataset(fragments, pa.schema(opened.schema().to_arrow()), _PARQUET, files)
 
 
@@ -218,44 +232,6 @@ def _named_damage(path: str) -> Iterator[None]:
         yield
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise damaged_table(path, error) from error
-
-
-_HANDLES = threading.local()
-"""Of each thread: path → handle of a table."""
-
-
-def _open(path: str) -> DeltaTable | None:
-    """The table's newest version; None if there is no table. Raises LakeError if its log is damaged.
-
-    The handle is that of the thread's last call for this table, which then has this version too: to read the commits since
-    then takes a tenth of the time.
-    """
-    require_intact_logs([path])
-    handles: dict[str, tuple[DeltaTable, Hashable]] = vars(_HANDLES).setdefault("tables", {})
-    table, commit = handles.pop(path, (None, None))
-    try:
-        # another table may have taken its place
-        if table is not None and commit == _newest_commit(table, path):
-            table.update_incremental()
-        else:
-            table = DeltaTable(path, storage_options=storage_options(path))
-    except TableNotFoundError:
-        return None
-    if (commit := _newest_commit(table, path)) is not None:
-        handles[path] = table, commit
-    return table
-
-
-def _newest_commit(table: DeltaTable, path: str) -> Hashable | None:
-    """Identifies the file of the commit; None if it has left the log."""
-    log, name = f"{path}/_delta_log", f"{table.version():020}.json"
-    if is_s3_path(path):
-        return S3Folder(log).e_tag(name)
-    try:
-        found = Path(log, name).stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _write(lake: Lake, table: str, rows: pa.Table, commit: Commit, mode: _Mode) -> None:
@@ -270,8 +246,8 @@ def _write(lake: Lake, table: str, rows: pa.Table, commit: Commit, mode: _Mode) 
 def _commit_rows(path: str, rows: pa.Table, commit: Commit, mode: _Mode) -> None:
     properties = commit_properties(commit)
     for _ in range(_MOST_CONFLICTS):
-        opened = _open(path)
-        stored = None if opened is None else opened.transaction_version(commit.app_id)
+        opened = open_table(path)
+        stored = None if opened is None else transaction_version(opened, commit.app_id)
         if stored is not None and stored >= commit.version:
             return
         try:
@@ -285,6 +261,11 @@ def _commit_rows(path: str, rows: pa.Table, commit: Commit, mode: _Mode) -> None
                 commit_properties=properties,
             )
         except CommitFailedError:
+            forget_version(path)
             continue  # another process has committed, perhaps this very commit
+        if opened is None:
+            note_version(path, 0)
+        else:
+            note_handle(opened, path)
         return
     raise TransientError(f"{path}: {_MOST_CONFLICTS} commits of other processes came between. Run again")

@@ -27,6 +27,7 @@ from cdc_pipeline.lake.delta_log import (
     commits_back,
     committed_versions,
     delta_log,
+    has_snapshot,
     known_rows,
     log_names,
     set_transaction,
@@ -35,8 +36,9 @@ from cdc_pipeline.lake.delta_log import (
     snapshot_of,
 )
 from cdc_pipeline.lake.file_statistics import open_local_table, spark_schema
+from cdc_pipeline.lake.handles import transaction_version
 from cdc_pipeline.lake.log_files import has_checksum
-from cdc_pipeline.lake.paths import is_local_path
+from cdc_pipeline.lake.paths import has_files
 from cdc_pipeline.spark.jvm import has_started, jvm_session
 from cdc_pipeline.spark.small_frames import set_for_small_queries
 
@@ -83,7 +85,7 @@ class TableState:
 def committed_version(spark: SparkSession, path: str, app_id: str) -> int | None:
     """The newest version that the writer `app_id` has committed to the table; None if it has none or there is no table."""
     if not has_started(spark) and (opened := open_local_table(path)) is not None:
-        return opened.transaction_version(app_id)
+        return transaction_version(opened, app_id)
     return committed_versions(spark, snapshot_of(spark, path)).get(app_id)
 
 
@@ -95,7 +97,7 @@ def is_committed(spark: SparkSession, path: str, commit: Commit) -> bool:
 def table_state(spark: SparkSession, path: str, at: int | None = None) -> TableState | None:
     """The state of the table at `path`, of its version `at` or of the newest; None if there is no table."""
     # without a checksum Spark reads the log in a job
-    is_costly = not has_started(spark) or (is_local_path(path) and not has_checksum(path))
+    is_costly = not has_started(spark) or (has_files(path) and not has_snapshot(path) and not has_checksum(path))
     if at is None and is_costly and (opened := open_local_table(path)) is not None:
         return state_of(opened)
     snapshot = snapshot_of(spark, path) if at is None else snapshot_at(spark, path, at)

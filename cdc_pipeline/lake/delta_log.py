@@ -19,15 +19,19 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.log_files import commits_newest_first, require_intact_log
-from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths, has_files, is_local_path
-from cdc_pipeline.spark.jvm import jvm, jvm_session
+from cdc_pipeline.lake.paths import CONTROL_TABLES, LakePaths, has_files, is_local_path, is_s3_path
+from cdc_pipeline.spark.jvm import has_jvm, jvm, jvm_session
 
 _CHECKED: set[str] = set()
 """Paths of the tables whose logs this process has found complete."""
 _WRITTEN_HERE: dict[str, int] = {}
 """Folder of a pipeline → when (ms) this process became its only writer."""
+_BEGUN: dict[str, int] = {}
+"""Folder of a pipeline → when (ms) the newest context of `only_writer` began, or the one that it continues."""
+_SNAPSHOTS: dict[str, int] = {}
+"""Path of a table → the beginning of the context of `only_writer` in which Delta has read its log."""
 _COMMITTED_BY_DELTA_RS: set[str] = set()
-"""Paths of the tables to which this process has committed without Spark."""
+"""Paths of the tables to which this process has committed without Spark, since Delta's snapshot of them."""
 
 
 @dataclass(frozen=True)
@@ -95,26 +99,62 @@ def delta_log(spark: SparkSession, path: str) -> Any:
 
 
 @contextlib.contextmanager
-def only_writer(paths: LakePaths) -> Iterator[None]:
+def only_writer(paths: LakePaths, *, continues: bool = False) -> Iterator[None]:
     """Within the context, `snapshot_of` lists the log of each of the pipeline's tables once: Delta's cached snapshot has
     the commits of this process. Commits of other writers, such as OPTIMIZE, are then noticed by the next context only.
 
-    Use it with the writer lock. Does nothing for a lake that has none: another run may write it.
+    Use it with the writer lock. `continues`: what it yields. Does nothing for a lake that has no lock: another run may
+    write it.
     """
     if not paths.has_files:
         yield
         return
-    _WRITTEN_HERE[paths.home] = time.time_ns() // 1_000_000
+    if not continues or paths.home not in _BEGUN:
+        _BEGUN[paths.home] = time.time_ns() // 1_000_000
+    _WRITTEN_HERE[paths.home] = _BEGUN[paths.home]
     try:
         yield
     finally:
-        _WRITTEN_HERE.pop(paths.home, None)
+        end_only_writer(paths)
+
+
+def end_only_writer(paths: LakePaths) -> None:
+    """Ends the context of `only_writer`: another run may write the lake."""
+    _WRITTEN_HERE.pop(paths.home, None)
+
+
+def only_writer_since(path: str) -> int | None:
+    """Since when (ms) only delta-rs in this process can have committed to the table; None if others can have. None for local
+    tables, too, whose commits are found without a request."""
+    if not is_s3_path(path):
+        return None
+    for home, since in _WRITTEN_HERE.items():
+        name = path.removeprefix(f"{home}/")
+        if name != path and (name in CONTROL_TABLES or not has_jvm()):
+            return since
+    return None
 
 
 def snapshot_of(spark: SparkSession, path: str) -> Any:
     """The newest snapshot of the table at `path`; its version is -1 if there is no table."""
-    none = log_names(spark).option.empty()
-    return delta_log(spark, path).update(False, _listed_since(spark, path) or none, none)
+    log, none = delta_log(spark, path), log_names(spark).option.empty()
+    since, is_behind = _written_here_since(path), path in _COMMITTED_BY_DELTA_RS
+    _COMMITTED_BY_DELTA_RS.discard(path)  # before the look: a commit meanwhile adds it again
+    try:
+        listed_since = none if since is None or is_behind else option_of_long(spark, since)
+        snapshot = log.update(False, listed_since, none)
+    except BaseException:
+        _COMMITTED_BY_DELTA_RS.add(path)
+        raise
+    if since is not None:
+        _SNAPSHOTS[path] = since
+    return snapshot
+
+
+def has_snapshot(path: str) -> bool:
+    """Whether `snapshot_of` returns the newest snapshot without a look at the log."""
+    since = _written_here_since(path)
+    return since is not None and _SNAPSHOTS.get(path) == since and path not in _COMMITTED_BY_DELTA_RS
 
 
 def file_retention_hours(spark: SparkSession, path: str) -> float:
@@ -129,14 +169,13 @@ def note_commit_of_delta_rs(path: str) -> None:
     _COMMITTED_BY_DELTA_RS.add(path)
 
 
-def _listed_since(spark: SparkSession, path: str) -> Any:
-    """From when on a cached snapshot of the table is as good as a new one (Option of ms); None if it has to be a new one."""
-    if path in _COMMITTED_BY_DELTA_RS:
-        return None
+def _written_here_since(path: str) -> int | None:
+    """From when on (ms) Delta's snapshot of the table is as good as a new one, but for commits of delta-rs; None if another
+    process may write it."""
     for home, since in _WRITTEN_HERE.items():
         # delta-rs commits to control tables, which Delta's cache in the JVM does not notice
         if path.startswith(f"{home}/") and path.removeprefix(f"{home}/") not in CONTROL_TABLES:
-            return option_of_long(spark, since)
+            return since
     return None
 
 

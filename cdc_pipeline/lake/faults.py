@@ -21,6 +21,13 @@ _DAMAGED = re.compile(
     r"|FILE_NOT_FOUND\w*|CHECKPOINT_\w+|CANNOT_RECONSTRUCT\w*)"
     r"|ChecksumException|FAILED_READ_FILE|is not a Parquet file|Could not read footer"
 )
+# The client of Hadoop, delta-rs and obstore, and Arrow. What a 404 means depends on the object.
+_STORE_REFUSES = re.compile(
+    r"\(Service: S3, Status Code: (?:301|400|401|403)|NoSuchBucket|AWS Error \w+ (?:\(HTTP status 40[013]\) )?during"
+    r"|<Error>\s*<Code>(?!NoSuchKey|PreconditionFailed|SlowDown|InternalError|ServiceUnavailable)"
+    r"|(?:status|status code:) (?:301|400|401|403)\b"
+)
+_STORE_SAYS = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)|:(\w+): ([^:()]*) \(Service: S3,")
 # An exception class counts only at the begin of a line or after the host of a failed task: a quoted row value in a message
 # may contain any text, including that of an error.
 _CLASS_START = r"(?:^(?:Caused by: )?|executor [\w.]+\): )"
@@ -38,6 +45,10 @@ _IO_ERROR = re.compile(
 _OUT_OF_MEMORY = re.compile(_CLASS_START + r"[\w.$]*OutOfMemoryError\b")
 _STOPPED = re.compile(r"stopped SparkContext|SparkContext (was|has been) (shut ?down|stopped)")
 _FILE = re.compile(r"(?:^|(?<=[\s'\"(]))(?:file:)?/[^\s'\"`,;]+")
+
+
+class StoreRefusesError(LakeError):
+    """An object store refuses a request: a right, the right region or a valid token is missing."""
 
 
 def to_lake_error(error: BaseException) -> CdcError | None:
@@ -58,6 +69,10 @@ def to_lake_error(error: BaseException) -> CdcError | None:
         )
     if line := _first_match(_NOT_WRITABLE, messages):
         return LakeError(f"the lake cannot be written: {_short(line)}")
+    if line := _first_match(_STORE_REFUSES, messages):
+        said = next(filter(None, map(_STORE_SAYS.search, (line, *messages))), None)
+        reason = _short(line) if said is None else ": ".join(filter(None, said.groups()))
+        return StoreRefusesError(f"the object store refuses access: {reason}. Published cuts are intact")
     if line := _first_match(_DAMAGED, messages):
         path = next(_paths((line, *messages)), "a table")
         return damaged_table(path, line)

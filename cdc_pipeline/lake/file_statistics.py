@@ -22,9 +22,8 @@ from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 from pyspark.sql.types import StructType
 
-from cdc_pipeline.lake.delta_log import require_intact_logs
+from cdc_pipeline.lake.handles import open_table
 from cdc_pipeline.lake.paths import escape_glob, is_for_delta_rs, is_local_path
-from cdc_pipeline.lake.store import storage_options
 
 Condition: TypeAlias = tuple[str, Literal["=", ">", ">=", "<=", "longer than"], int | str]
 """Column, operator, value. `longer than` compares the length of an array."""
@@ -37,9 +36,8 @@ def open_local_table(path: str) -> DeltaTable | None:
     """The newest version of a table; None if there is none, or if Spark has to read it, whose errors say what is wrong."""
     if not is_for_delta_rs(path):
         return None
-    require_intact_logs([path])
     try:
-        return DeltaTable(path, storage_options=storage_options(path))
+        return open_table(path)
     except (DeltaError, OSError):
         return None
 

@@ -12,9 +12,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from cdc_pipeline.errors import TransientError
+from cdc_pipeline.lake.delta_log import end_only_writer
 from cdc_pipeline.lake.lease import hold_lease
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.store import S3Folder
@@ -34,9 +36,11 @@ def writer_lock(
     wait_seconds: float = WAIT_SECONDS,
     *,
     single_writer: bool = False,
-) -> Iterator[None]:
+) -> Iterator[bool]:
     """Holds the writer lock of the pipeline. `report` receives one line if the lock has to be waited for. `single_writer`:
     as in `hold_lease`.
+
+    Yields whether this run held it before in this process, without an error, and no other run since: known on S3 only.
 
     A lake on S3 has a lease (`lease`). Does nothing for another remote lake: there, Dagster's limit of one run per pipeline
     and Delta's transactions separate runs.
@@ -45,18 +49,21 @@ def writer_lock(
     written.
     """
     if paths.is_s3:
-        with hold_lease(S3Folder(paths.home), run_id, report, wait_seconds, single_writer=single_writer):
-            yield
+        lost = partial(end_only_writer, paths)
+        with hold_lease(
+            S3Folder(paths.home), run_id, report, wait_seconds, lost, single_writer=single_writer
+        ) as continues:
+            yield continues
         return
     if not paths.is_local:
-        yield
+        yield False
         return
     file = Path(paths.home) / _FILE
     with paths.remove_empty_folders():
         descriptor = _acquire(paths, file, report, wait_seconds)
         try:
             _write_holder(descriptor, run_id)
-            yield
+            yield False
         finally:
             with contextlib.suppress(OSError):
                 file.unlink()

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cdc_pipeline.errors import LakeError
@@ -44,10 +43,10 @@ class CommitFile:
             yield json.loads(line)
 
 
-def commits_newest_first(table: str) -> Iterator[CommitFile]:
-    """The commit files of a table, if it has any. Its folder is listed at once."""
+def commits_newest_first(table: str, names: Iterable[str] | None = None) -> Iterator[CommitFile]:
+    """The commit files of a table, if it has any. Its log is listed at once, unless `names` are its files."""
     try:
-        names = file_names(_log(table))
+        names = file_names(_log(table)) if names is None else names
     except OSError:
         return iter(())
     # most callers need the newest only, of up to 1,700 files
@@ -64,9 +63,10 @@ def has_version(table: str, version: int) -> bool:
 
 
 def has_checksum(table: str) -> bool:
-    """Whether the newest commit of a local table has a checksum file, which Spark writes and delta-rs does not."""
-    commit = next(commits_newest_first(table), None)
-    return commit is not None and Path(_log(table), commit.name).with_suffix(".crc").exists()
+    """Whether the newest commit has a checksum file, which Spark writes and delta-rs does not. The folder is listed once."""
+    names = set(file_names(_log(table)))
+    newest = max(filter(_COMMIT.fullmatch, names), default=None)
+    return newest is not None and newest.replace(".json", ".crc") in names
 
 
 def require_intact_log(table: str) -> None:

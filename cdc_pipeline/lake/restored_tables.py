@@ -71,9 +71,10 @@ def _is_newest_of(path: str, writer: str) -> bool:
     """Whether the newest commit of a table is of `writer`, or there is no table. Asks Delta nothing: a run that follows its
     source looks at each table in each batch."""
     require_intact_logs([path])
-    newest = next(commits_newest_first(path), None)
+    names = file_names(f"{path}/_delta_log")
+    newest = next(commits_newest_first(path, names), None)
     if newest is None:
-        return not file_names(f"{path}/_delta_log")
+        return not names
     try:
         actions = list(newest.actions())
     except ValueError:

@@ -26,7 +26,8 @@ from cdc_pipeline.lake.delta import Commit, TableState, commit_properties, state
 from cdc_pipeline.lake.delta_log import note_commit_of_delta_rs
 from cdc_pipeline.lake.faults import damaged_table
 from cdc_pipeline.lake.file_statistics import open_local_table
-from cdc_pipeline.lake.store import arrow_folder
+from cdc_pipeline.lake.handles import transaction_version
+from cdc_pipeline.lake.store import read_data_file, write_new_file
 
 MAX_BYTES = 4 * 2**20
 """Size of the files up to which a table is small."""
@@ -55,7 +56,8 @@ class SmallTable:
         schema = pa.schema(self._opened.schema().to_arrow())
         schema = pa.schema([field.with_nullable(True) for field in schema])
         names = map(unquote, self._files["path"].to_pylist())
-        parts = [self._read(name, schema, self._masks.get(name)) for name in names]
+        sizes = self._files["size_bytes"].to_pylist()
+        parts = [self._read(name, size, schema, self._masks.get(name)) for name, size in zip(names, sizes, strict=True)]
         return pa.concat_tables([schema.empty_table(), *parts])
 
     def count_rows(self, without: str | None = None) -> int:
@@ -73,11 +75,10 @@ class SmallTable:
         names = [unquote(uri).rpartition("/")[2] for uri in found["filepath"].to_pylist()]
         return dict(zip(names, found["selection_vector"], strict=True))
 
-    def _read(self, name: str, schema: pa.Schema, mask: pa.Scalar | None) -> pa.Table:
+    def _read(self, name: str, size: int, schema: pa.Schema, mask: pa.Scalar | None) -> pa.Table:
         try:
-            rows = pq.read_table(
-                name, filesystem=arrow_folder(self.path), coerce_int96_timestamp_unit="us", partitioning=None
-            )
+            content = read_data_file(self.path, name, size)
+            rows = pq.read_table(pa.BufferReader(content), coerce_int96_timestamp_unit="us")
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             raise damaged_table(self.path, error) from error
         if mask is not None:
@@ -95,7 +96,7 @@ class SmallTable:
         Raises TransientError if another process has changed its rows since it was opened.
         """
         self._opened.update_incremental()
-        if (self._opened.transaction_version(commit.app_id) or 0) >= commit.version:
+        if (transaction_version(self._opened, commit.app_id) or 0) >= commit.version:
             return
         changed = TransientError(f"{self.path}: another process has changed the table. Run again")
         if pa.table(self._opened.get_add_actions())["path"] != self._files["path"]:
@@ -106,8 +107,7 @@ class SmallTable:
         if len(rows):
             pq.write_table(rows, content, compression="zstd")
             stored = content.getvalue()
-            with arrow_folder(self.path).open_output_stream(file) as stream:
-                stream.write(stored)
+            write_new_file(self.path, file, stored.to_pybytes())
             # no bounds: delta-rs and Arrow have none for some types that Spark would trust, and one small file is read
             stats = json.dumps({"numRecords": len(rows)})
             added.append(AddAction(file, stored.size, {}, now_ms, True, stats))

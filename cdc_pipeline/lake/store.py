@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 _CLOCK = ".clock"
+_MOST_KEPT_BYTES = 2**16
 _STATUS = re.compile(r"status code: (4\d\d)")
 _MAY_SUCCEED = ("408", "409", "429")
 _REASONS = re.compile(r"<(?:Code|Message)>([^<]*)</")
@@ -53,7 +54,9 @@ class S3Folder:
         with self._named_errors():
             try:
                 found = self._store.get(name)
-            except FileNotFoundError:
+            except FileNotFoundError as error:
+                if "<Code>NoSuchBucket</Code>" in str(error):
+                    raise
                 return None
             return StoredObject(bytes(found.bytes()), str(found.meta["e_tag"]), found.meta["last_modified"])
 
@@ -72,7 +75,14 @@ class S3Folder:
     def names(self) -> list[str]:
         """The objects directly in the folder."""
         with self._named_errors():
-            return [found["path"] for found in self._store.list_with_delimiter()["objects"]]
+            # without the name of a marker, Hadoop's object for the folder itself
+            return [found["path"] for found in self._store.list_with_delimiter()["objects"] if found["path"]]
+
+    def e_tags(self, after: str) -> dict[str, str | None]:
+        """Object → ETag, for the objects in the folder and below whose names come after this one."""
+        with self._named_errors():
+            listed = self._store.list(offset=after, chunk_size=1000).collect()
+            return {found["path"]: found["e_tag"] for found in listed}
 
     def create(self, name: str, content: bytes) -> str | None:
         """Writes a new object, and returns its ETag; None if there is one already."""
@@ -151,12 +161,37 @@ def read_file(folder: str, name: str) -> bytes | None:
         return None
 
 
+def read_data_file(folder: str, name: str, size: int) -> bytes:
+    """As `read_file`, for a file of `size` bytes that never changes: small ones on S3 are kept in memory, up to 32 MB.
+
+    Raises FileNotFoundError.
+    """
+    if is_s3_path(folder) and size <= _MOST_KEPT_BYTES:
+        return _kept_file(folder, name)
+    if (content := read_file(folder, name)) is None:
+        raise FileNotFoundError(f"{folder}/{name}")
+    return content
+
+
+@functools.lru_cache(maxsize=512)
+def _kept_file(folder: str, name: str) -> bytes:
+    return read_data_file(folder, name, _MOST_KEPT_BYTES + 1)
+
+
 def write_file(folder: str, name: str, content: str) -> None:
     """Replaces the file as a whole."""
     if is_s3_path(folder):
         S3Folder(folder).write(name, content.encode())
     else:
         write_atomically(Path(folder, name), content)
+
+
+def write_new_file(folder: str, name: str, content: bytes) -> None:
+    """Writes a file that nobody reads yet. The folder exists."""
+    if is_s3_path(folder):
+        S3Folder(folder).write(name, content)
+    else:
+        Path(folder, name).write_bytes(content)
 
 
 def has_file(folder: str, name: str) -> bool:

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.delta_log import committed_versions, delta_log, log_names, set_transaction, snapshot_of
+from cdc_pipeline.lake.handles import forget_version
 
 
 def append_once(frame: DataFrame, path: str, commit: Commit, **options: str) -> None:
@@ -44,6 +45,7 @@ def append_if(frame: DataFrame, path: str, commit: Commit, accept: Callable[[], 
 def overwrite_once(frame: DataFrame, path: str, commit: Commit) -> None:
     """Replaces rows and schema by those of `frame` in one commit, unless the table already contains it."""
     _writer(frame, commit, {"overwriteSchema": "true"}).mode("overwrite").save(path)
+    forget_version(path)  # of a control table, which a rebuild replaces
 
 
 def replace_once(frame: DataFrame, path: str, commit: Commit, predicate: str | None) -> None:

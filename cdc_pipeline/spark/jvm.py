@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -29,6 +29,9 @@ _TREE_PATTERNS = {
     "SCALA_UDF": "calls a user-defined function",
 }
 """Members of Catalyst's `TreePattern`."""
+
+_ESCAPED = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+_IN_NAMES = {" ": "\\ ", ":": "\\:", "=": "\\=", "#": "\\#", "!": "\\!"}
 
 
 def spark_home() -> Path:
@@ -70,6 +73,11 @@ def started_later(start: Callable[[], SparkSession]) -> SparkSession:
 def has_started(spark: SparkSession) -> bool:
     """Whether the session is more than a promise of `started_later`."""
     return not isinstance(spark, _LaterSession) or spark._session is not None
+
+
+def has_jvm() -> bool:
+    """Whether this process has started a JVM, also if it has ended."""
+    return SparkContext._gateway is not None
 
 
 def exit_code() -> int | None:
@@ -163,3 +171,22 @@ def nondeterminism(projection: DataFrame) -> str | None:
     if not catalyst.optimizer.SpecialDatetimeValues.apply(plan).equals(plan):
         return "depends on the current time"
     return None
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """The settings in the format of Java's `Properties`."""
+    return "".join(f"{_escaped(name, _IN_NAMES)}={_escaped(value, {})}\n" for name, value in settings.items())
+
+
+def _escaped(text: str, more: Mapping[str, str]) -> str:
+    escapes = {**_ESCAPED, **more}
+    escaped = "".join(escapes.get(character, character) for character in text)
+    # Properties skips whitespace before a value
+    return f"\\{escaped}" if escaped[:1] == " " else escaped
+
+
+def java_map(java: Any, values: Mapping[str, str]) -> Any:
+    """A Java map with these values, which arrive in one call instead of one per value. `java`: as of `jvm`."""
+    found = java.java.util.Properties()
+    found.load(java.java.io.StringReader(properties_text(values)))
+    return found

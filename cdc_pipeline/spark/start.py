@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.local_files import write_atomically
 from cdc_pipeline.spark.java import JavaHome, require_java
-from cdc_pipeline.spark.jvm import jvm, spark_home
+from cdc_pipeline.spark.jvm import jvm, properties_text, spark_home
 from cdc_pipeline.spark.process_lock import is_private, process_lock, report_progress
 from cdc_pipeline.spark.stores import LOG_STORE_JAR
 
@@ -157,8 +157,6 @@ def _digest(*texts: str) -> str:
 
 
 _FILE = "--properties-file"
-_ESCAPED = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
-_IN_NAMES = {" ": "\\ ", ":": "\\:", "=": "\\=", "#": "\\#", "!": "\\!"}
 
 
 @contextlib.contextmanager
@@ -179,18 +177,6 @@ def settings_options(settings: Mapping[str, str], folder: Path, others: str = ""
         yield [_FILE, name, "--load-spark-defaults"]
     finally:
         Path(name).unlink(missing_ok=True)
-
-
-def properties_text(settings: Mapping[str, str]) -> str:
-    """The settings in the format of Java's `Properties`."""
-    return "".join(f"{_escaped(name, _IN_NAMES)}={_escaped(value, {})}\n" for name, value in settings.items())
-
-
-def _escaped(text: str, more: Mapping[str, str]) -> str:
-    escapes = {**_ESCAPED, **more}
-    escaped = "".join(escapes.get(character, character) for character in text)
-    # Properties skips whitespace before a value
-    return f"\\{escaped}" if escaped[:1] == " " else escaped
 
 
 def start_session(settings: dict[str, str]) -> SparkSession:

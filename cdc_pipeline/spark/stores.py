@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 from cdc_pipeline.errors import TerminalError
@@ -20,6 +21,8 @@ S3 = "s3"
 LOG_STORE_JAR = str(Path(__file__).with_name("cdc-s3-log-store.jar"))
 """The package's own jar."""
 _LOG_STORE = "cdc_pipeline.ConditionalS3LogStore"
+_FILE_SYSTEM = "cdc_pipeline.FewerRequestsS3"
+_FILE_MANAGER = "cdc_pipeline.ConditionalFileManager"
 _SDK_VERSION = "2.57.8"
 """The newest of 2026-11. Hadoop 3.4 was built with an older one of AWS's version 2; their interfaces are stable."""
 _SDK = ("s3", "s3-transfer-manager", "sts", "apache-client")
@@ -55,11 +58,14 @@ def s3_settings(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     endpoint, region = s3_endpoint(variables), s3_region(variables)
     settings = {
         "spark.delta.logStore.s3a.impl": _LOG_STORE,
+        "spark.hadoop.fs.s3a.impl": _FILE_SYSTEM,
         # a listing begins at the name that Delta looks for, not at the first one of the log
         "spark.hadoop.delta.enableFastS3AListFrom": "true",
-        # no requests that look whether a file to be written is a folder
-        "spark.hadoop.fs.s3a.performance.flags": "create,mkdir",
+        # no requests that look whether a file to be written is a folder, and no objects for folders
+        "spark.hadoop.fs.s3a.performance.flags": "create,delete,mkdir",
     }
+    if version("pyspark").startswith("4.0."):  # 4.1 has the class that it extends in another package
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = _FILE_MANAGER
     if endpoint:
         settings["spark.hadoop.fs.s3a.endpoint"] = endpoint
         # servers other than AWS often have no host name per bucket

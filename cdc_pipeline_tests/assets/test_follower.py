@@ -188,6 +188,26 @@ def test_first_batch_needs_no_new_records(following: _Following) -> None:
     assert following.stages.calls == ["raw", "decode", "cut"]
 
 
+def test_the_catalog_gets_the_last_cut_when_no_more_records_come(
+    following: _Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due, caught_up = 1020.0, list[float]()
+
+    class Updates:
+        def __init__(self, *_: object) -> None: ...
+
+        @property
+        def is_due(self) -> bool:
+            return following.clock.now >= due and not caught_up
+
+        def catch_up(self, _: object) -> None:
+            caught_up.append(following.clock.now)
+
+    monkeypatch.setattr(module, "CatalogUpdates", Updates)
+    found = following.follow(idle_seconds=60)
+    assert (caught_up, found.batches) == ([due], 1)
+
+
 @pytest.mark.parametrize("end", ["maximum", "code", "waiting run"])
 def test_what_ends_a_run_between_batches(following: _Following, end: str) -> None:
     following.source.arrivals += [(1000 + second, 1) for second in range(100)]

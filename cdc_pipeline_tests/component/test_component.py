@@ -12,6 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from cdc_pipeline.assets.follower import FollowLimits
+from cdc_pipeline.catalogs.glue import Glue
+from cdc_pipeline.catalogs.hive import Hive
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
@@ -182,6 +184,23 @@ def test_start_of_a_kafka_source(start: object, expected: Start, load: Callable[
     source = load(_yaml({**_GOOD, "source": {**_KAFKA, "start": start}})).pipeline.source
     assert isinstance(source, KafkaTopics)
     assert source.selection.start == expected
+
+
+@pytest.mark.parametrize(
+    ("declared", "catalog"),
+    [
+        ({"type": "glue"}, Glue()),
+        ({"type": "hive", "uri": "thrift://a:9083"}, Hive("thrift://a:9083")),
+        ({"type": "hive", "uri": "{{ env.CDC_TEST_METASTORE }}"}, Hive("thrift://a:1,thrift://b:2")),
+        (None, None),
+    ],
+)
+def test_a_catalog(
+    declared: Any, catalog: Any, load: Callable[[str], CdcPipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CDC_TEST_METASTORE", "thrift://a:1,thrift://b:2")
+    fields = _GOOD if declared is None else {**_GOOD, "catalog": declared}
+    assert load(_yaml(fields)).pipeline.catalog == catalog
 
 
 def test_a_storage_source(load: Callable[[str], CdcPipeline]) -> None:
@@ -502,6 +521,23 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "source a text": (
         {**_GOOD, "source": "captures"},
         ["attributes.source", "'captures' is not a source", "type and its fields"],
+    ),
+    "catalog type": (
+        {**_GOOD, "catalog": {"type": "unity"}},
+        ["catalog", "type", "'unity'", "'hive'"],
+    ),
+    "catalog a text": (
+        {**_GOOD, "catalog": "glue"},
+        ["attributes.catalog", "'glue' is not a catalog", "type and its fields"],
+    ),
+    "metastore": (
+        {**_GOOD, "catalog": {"type": "hive", "uri": "metastore:9083"}},
+        ["catalog", "uri", "'metastore:9083' is not the address of a metastore: thrift://host:port is expected"],
+    ),
+    "no metastore": ({**_GOOD, "catalog": {"type": "hive"}}, ["attributes.catalog", "uri"]),
+    "glue with an address": (
+        {**_GOOD, "catalog": {"type": "glue", "uri": "thrift://a:9083"}},
+        ["attributes.catalog", "uri"],
     ),
     "no source": ({key: _GOOD[key] for key in ("name", "lake")}, ["source", "Field required"]),
     "no lake": ({key: _GOOD[key] for key in ("name", "source")}, ["lake", "Field required"]),

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from cdc_pipeline_tests.histories.ingested import (
     histories_of,
 )
 from cdc_pipeline_tests.support.lakes.story_lake import as_a_new_process
+from cdc_pipeline_tests.support.servers.object_store import ObjectStore
 
 pytestmark = pytest.mark.jvm
 
@@ -76,8 +78,16 @@ class IngestedByProcesses(IngestedHistories):
     The kills are distributed over the files. A file whose runs finish early leaves its kills to the next file.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path, histories: Combined, kills: int, seed: int) -> None:
-        super().__init__(spark, folder, histories, RandomKiller(seed, 0))
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        histories: Combined,
+        kills: int,
+        seed: int,
+        root: str | None = None,
+    ) -> None:
+        super().__init__(spark, folder, histories, RandomKiller(seed, 0), root=root)
         self._chance = random.Random(seed)
         files = len(list(histories.files()))
         self._kills = [kills // files + (number < kills % files) for number in range(files)]
@@ -117,10 +127,22 @@ def test_mirrors_equal_the_model_after_each_recovery(
     seed: int,
 ) -> None:
     histories = histories_of(modes, seed, count, 4 * count, ddl=True)
-    ingested = IngestedByProcesses(spark, tmp_path, histories, kills, seed)
+    _assert_recovers(IngestedByProcesses(spark, tmp_path, histories, kills, seed), counted)
+
+
+@pytest.mark.long
+def test_a_lake_on_s3(
+    s3_spark: SparkSession, s3: ObjectStore, tmp_path: Path, counted: Callable[[str, int], None]
+) -> None:
+    histories = histories_of(TSO_MODES, SEED + 60, 1, 4, ddl=True)
+    root = f"s3a://{s3.bucket}/{uuid.uuid4().hex}"
+    _assert_recovers(IngestedByProcesses(s3_spark, tmp_path, histories, 8, SEED + 60, root), counted)
+
+
+def _assert_recovers(ingested: IngestedByProcesses, counted: Callable[[str, int], None]) -> None:
     ingested.ingest_files()
     counted("runs killed with kill -9", ingested.killer.kills)
-    counted("histories compared", count)
+    counted("histories compared", len(ingested.histories.histories))
     assert ingested.wrong == []
     assert ingested.killer.kills > 0
-    assert lake_balance(Lake(spark, ingested.paths)).is_balanced
+    assert lake_balance(Lake(ingested.spark, ingested.paths)).is_balanced

@@ -72,11 +72,13 @@ class IngestedHistories:
         histories: Combined,
         killer: RandomKiller,
         columns: ColumnRules | None = None,
+        root: str | None = None,
     ) -> None:
+        """`root`: the lake; None: one in `folder`."""
         self.spark, self.histories, self.killer, self.columns = spark, histories, killer, columns or ColumnRules()
         # in one of four lakes mirrors do not move, as on object stores
         scheme = random.Random(f"{histories} lake").choice(("", "", "", "file:"))
-        self.paths = LakePaths(f"{scheme}{folder / 'lake'}", "h")
+        self.paths = LakePaths(root or f"{scheme}{folder / 'lake'}", "h")
         self.captures = folder / "captures"
         self.captures.mkdir()
         self.wrong: list[str] = []

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from cdc_pipeline_tests.support.captures import capture_lines
 from cdc_pipeline_tests.support.lakes.runs import end_of_watermark
 from cdc_pipeline_tests.support.servers.cluster import StandaloneCluster, environment_of_driver
 from cdc_pipeline_tests.support.servers.cluster_run import TABLES, hashes_of_slices
+from cdc_pipeline_tests.support.servers.object_store import ObjectStore
 from cdc_pipeline_tests.support.shop import CAPTURE
 from cdc_pipeline_tests.support.spark_settings import INTERPRETED, JVM_OPTIONS
 
@@ -63,7 +65,7 @@ def test_two_workers_produce_the_same_mirrors(
     spark: SparkSession, paths: LakePaths, slices: list[Path], tmp_path: Path
 ) -> None:
     with StandaloneCluster(tmp_path / "cluster", 2) as cluster:
-        with _driver(cluster.master, tmp_path / "clustered", slices, tmp_path / "driver.log") as driver:
+        with _driver(cluster.master, str(tmp_path / "clustered"), slices, tmp_path / "driver.log") as driver:
             expected = hashes_of_slices(spark, paths, slices)  # in parallel, because both mostly wait
             output, _ = driver.communicate(timeout=_PATIENCE_SECONDS)
         jars = cluster.jars_of_executors()
@@ -82,20 +84,46 @@ def test_two_workers_produce_the_same_mirrors(
     assert found["hashes"] == expected
 
 
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "--map-root-user", "--mount", "true"], check=False).returncode != 0,
+    reason="needs mount namespaces, which hide a folder from the workers",
+)
+def test_workers_without_a_common_folder(
+    spark: SparkSession, paths: LakePaths, slices: list[Path], tmp_path: Path, s3: ObjectStore
+) -> None:
+    """The lake is on S3. The folder with all files of the driver is empty for the workers; they see the source only."""
+    own = tmp_path / "driver"
+    own.mkdir()
+    lake, log = f"s3a://{s3.bucket}/{uuid.uuid4().hex}", tmp_path / "driver.log"
+    environment = {**s3.environment, "TMPDIR": str(own), "SPARK_LOCAL_DIRS": str(own / "spark")}
+    with (
+        StandaloneCluster(tmp_path / "cluster", 2, hidden=own) as cluster,
+        _driver(cluster.master, lake, slices, log, environment) as driver,
+    ):
+        expected = hashes_of_slices(spark, paths, slices)
+        output, _ = driver.communicate(timeout=_PATIENCE_SECONDS)
+    assert driver.returncode == 0, log.read_text(errors="replace")[-5000:]
+    found = json.loads(output.splitlines()[-1])
+    assert [one["completed_tasks"] > 0 for one in found["executors"] if one["id"] != "driver"] == [True, True]
+    assert found["hashes"] == expected
+
+
 @contextmanager
-def _driver(master: str, lake: Path, slices: list[Path], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _driver(
+    master: str, lake: str, slices: list[Path], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """`cluster_run` in its own process, which is killed with its children when the block ends."""
     given = {
         "master": master,
         "settings": _SETTINGS,
-        "lake": str(lake),
+        "lake": lake,
         "slices": [str(folder) for folder in slices],
     }
     with log.open("wb") as errors:
         driver = subprocess.Popen(
             [sys.executable, "-m", "cdc_pipeline_tests.support.servers.cluster_run", json.dumps(given)],
             cwd=_ROOT,
-            env=environment_of_driver(),
+            env={**environment_of_driver(), **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-import boto3
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,35 +18,32 @@ from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.quarantine import FAILURES
 from cdc_pipeline_tests.support.lakes.stories import change, create, put
 from cdc_pipeline_tests.support.lakes.stream import Stream
-from cdc_pipeline_tests.support.servers.faulty_store import Answer, FaultyStore, faulty_store
+from cdc_pipeline_tests.support.servers.faulty_store import Fault, FaultyStore, faulty_store
 from cdc_pipeline_tests.support.servers.object_store import ObjectStore
 
 # what AWS answers
-_REFUSALS: dict[str, Answer] = {
-    "an expired token": (400, "ExpiredToken"),
-    "no rights": (403, "AccessDenied"),
-    "a clock that is wrong by an hour": (403, "RequestTimeTooSkewed"),
-    "another region": (400, "AuthorizationHeaderMalformed"),
+_REFUSALS = {
+    "an expired token": Fault(400, "ExpiredToken"),
+    "no rights": Fault(403, "AccessDenied"),
+    "a clock that is wrong by an hour": Fault(403, "RequestTimeTooSkewed"),
+    "another region": Fault(400, "AuthorizationHeaderMalformed"),
 }
 
 
 @pytest.fixture
-def faulty(s3: ObjectStore, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyStore]:
+def faulty(
+    s3: ObjectStore, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FaultyStore]:
     """A store of its own for one bucket. A new one each time, because Hadoop keeps a client per bucket."""
     hadoop, bucket = spark._jsc.hadoopConfiguration(), f"faulty-{uuid.uuid4().hex}"
-    names = ("AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    region, key, secret = (s3.environment[name] for name in names)
-    boto3.client(
-        "s3", endpoint_url=s3.url, region_name=region, aws_access_key_id=key, aws_secret_access_key=secret
-    ).create_bucket(Bucket=bucket)
-    with faulty_store(s3.url) as found:
-        found.bucket = bucket
+    s3.create_bucket(bucket)
+    with faulty_store(s3.url, bucket, tmp_path) as found:
         values = {
             "endpoint": found.url,
-            "endpoint.region": region,
+            "endpoint.region": s3.environment["AWS_REGION"],
             "path.style.access": "true",
-            "access.key": key,
-            "secret.key": secret,
+            "access.key": s3.environment["AWS_ACCESS_KEY_ID"],
+            "secret.key": s3.environment["AWS_SECRET_ACCESS_KEY"],
             "retry.interval": "50ms",
             "retry.throttle.interval": "50ms",
         }
@@ -70,31 +67,33 @@ def stream(faulty: FaultyStore, spark: SparkSession, tmp_path: Path) -> Stream:
     return found
 
 
+def _is_complete(stream: Stream) -> bool:
+    return (stream.rows("a"), stream.rows("b")) == ([(3, "c")], [(1, "a"), (2, "b")])
+
+
+def test_a_run_is_refused_at_its_start(faulty: FaultyStore, stream: Stream) -> None:
+    for case, fault in _REFUSALS.items():
+        faulty.answer_with(fault)
+        with (
+            pytest.raises(LakeError, match=f"the store refuses access: {fault.code}: said by the test"),
+            writer_lock(stream.paths, "run", print),
+        ):
+            raise AssertionError(case)
+    faulty.answer_with(None)
+    stream.run()
+    assert _is_complete(stream)
+
+
 def _error_after(requests: int, store: FaultyStore, stream: Stream) -> Exception | None:
     """The error of a run whose token expires after this number of requests; None if the run has completed before."""
-    last = store.requests + requests
-    store.fault = lambda method, path: _REFUSALS["an expired token"] if store.requests > last else None
+    store.answer_with(replace(_REFUSALS["an expired token"], after=requests))
     try:
         stream.run()
     except Exception as error:
         return error
     finally:
-        store.fault = lambda method, path: None
+        store.answer_with(None)
     return None
-
-
-@pytest.mark.parametrize("case", _REFUSALS)
-def test_a_run_is_refused_at_its_start(case: str, faulty: FaultyStore, stream: Stream) -> None:
-    status, code = _REFUSALS[case]
-    faulty.fault = lambda method, path: (status, code)
-    with (
-        pytest.raises(LakeError, match=f"the store refuses access: {code}: said by the test"),
-        writer_lock(stream.paths, "run", print),
-    ):
-        pass
-    faulty.fault = lambda method, path: None
-    stream.run()
-    assert (stream.rows("a"), stream.rows("b")) == ([(3, "c")], [(1, "a"), (2, "b")])
 
 
 def test_a_token_that_expires_midway(faulty: FaultyStore, stream: Stream) -> None:
@@ -103,16 +102,16 @@ def test_a_token_that_expires_midway(faulty: FaultyStore, stream: Stream) -> Non
     while (error := _error_after(requests, faulty, stream)) is not None:
         assert affects_all_tables(error), (requests, repr(error))
         fault = error if isinstance(error, (LakeError, TransientError)) else to_lake_error(error)
-        assert "ExpiredToken" in str(fault), (requests, repr(error))
+        assert "store refuses access" in str(fault), (requests, repr(error))
         assert published_cut(stream.lake).cut_id == 1
         failed, requests = failed + 1, requests + 60
     assert failed > 3
-    assert (stream.rows("a"), stream.rows("b")) == ([(3, "c")], [(1, "a"), (2, "b")])
+    assert _is_complete(stream)
     assert read_rows(stream.lake, FAILURES) == []  # no table is to blame
 
 
 def test_a_store_that_is_busy(faulty: FaultyStore, stream: Stream) -> None:
     """Each tenth request is answered with 503: the run takes longer."""
-    faulty.fault = lambda method, path: (503, "SlowDown") if faulty.requests % 10 == 0 else None
+    faulty.answer_with(Fault(503, "SlowDown", every=10))
     stream.run()
-    assert (stream.rows("a"), stream.rows("b")) == ([(3, "c")], [(1, "a"), (2, "b")])
+    assert _is_complete(stream)

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.source_field import CaptureFilesSource
+from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.servers.object_store import ObjectStore
 
 _COLUMNS = (
     CatalogColumn("id", "decimal(20,0)", "bigint unsigned"),
@@ -133,3 +137,14 @@ def test_a_folder_in_its_place_loads_as_none(paths: LakePaths, home: Path) -> No
 def test_a_remote_lake_has_no_copy(call: Callable[[LakePaths], tuple[CatalogEntry, ...]], tmp_path: Path) -> None:
     assert call(LakePaths(f"file:{tmp_path}", "shop")) == ()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_cannot_be_read(s3: ObjectStore, caplog: pytest.LogCaptureFixture) -> None:
+    """The catalog is unknown, not empty: the webserver would drop the nodes. Definitions load without nodes of mirrors."""
+    lake = "s3a://no-such-bucket/lake"
+    with pytest.raises(LakeError, match="NoSuchBucket"):
+        read_catalog(LakePaths(lake, "shop"))
+    component = CdcPipeline(name="shop", source=CaptureFilesSource(type="capture_files", path="x"), lake=lake)
+    component.build_defs()
+    assert "shop has no nodes of mirrors until the next load: s3a://no-such-bucket/lake/shop: " in caplog.text
+    assert s3.environment["AWS_SECRET_ACCESS_KEY"] not in caplog.text

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.errors import LakeError, TerminalError, TransientError
-from cdc_pipeline.lake.faults import affects_all_tables, to_lake_error
+from cdc_pipeline.lake.faults import StoreRefusesError, affects_all_tables, to_lake_error
 
 _JOB = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most recent failure: Lost task 0.0"
 # error → class of the converted error, and a part of its message
@@ -62,6 +62,24 @@ _SAID: dict[str, tuple[Exception, type[Exception] | None, str]] = {
     ),
     "a value that talks of memory": (RuntimeError("the value 'OutOfMemoryError: x' is no date"), None, ""),
     "a broker that does not let us in": (RuntimeError("Permission denied: topic orders"), None, ""),
+    "a store that refuses Spark": (
+        RuntimeError(
+            "org.apache.hadoop.fs.s3a.AWSBadRequestException: open on s3a://b/x: S3Exception: The provided token has "
+            "expired. (Service: S3, Status Code: 400, Request ID: 7):ExpiredToken: The provided token has expired. "
+            "(Service: S3, Status Code: 400, Request ID: 7)"
+        ),
+        StoreRefusesError,
+        "the object store refuses access: ExpiredToken: The provided token has expired.. Published",
+    ),
+    "a store that refuses delta-rs": (
+        OSError(
+            "Generic S3 error: Server returned non-2xx status code: 403 Forbidden: <Code>AccessDenied</Code>"
+            "<Message>Access Denied</Message>"
+        ),
+        StoreRefusesError,
+        "the object store refuses access: AccessDenied: Access Denied. Published",
+    ),
+    "a file that a store does not have": (RuntimeError("S3Exception: (Service: S3, Status Code: 404)"), None, ""),
     "a fault of ours": (KeyError("x"), None, ""),
 }
 

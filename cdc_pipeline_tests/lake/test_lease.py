@@ -14,12 +14,14 @@ from cdc_pipeline.lake import lease
 from cdc_pipeline.lake.lock import writer_lock
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.store import S3Folder
-from cdc_pipeline_tests.support.servers.object_store import BUCKET, ObjectStore
+from cdc_pipeline_tests.support.servers.object_store import BUCKET, ObjectStore, on_each_store
+
+pytestmark = on_each_store()
 
 
 @pytest.fixture
-def lake(s3: ObjectStore) -> LakePaths:  # noqa: ARG001 - the server
-    return LakePaths(f"s3a://{BUCKET}/{uuid.uuid4().hex}", "shop")
+def lake(s3: ObjectStore) -> LakePaths:
+    return LakePaths(f"s3a://{s3.bucket}/{uuid.uuid4().hex}", "shop")
 
 
 def _holder(paths: LakePaths) -> str | None:
@@ -74,6 +76,21 @@ def test_a_run_that_was_paused_notices_it(lake: LakePaths, monkeypatch: pytest.M
     assert _holder(lake) == "other"  # not released by the run that has lost it
 
 
+def test_the_next_step_of_a_run_goes_on_if_no_other_run_came_between(lake: LakePaths) -> None:
+    def goes_on(run_id: str) -> bool:
+        with writer_lock(lake, run_id, print, wait_seconds=0) as continues:
+            return continues
+
+    assert [goes_on(run_id) for run_id in ("a", "a", "a", "b", "a")] == [False, True, True, False, False]
+    with pytest.raises(ValueError, match="failed"), writer_lock(lake, "a", print, wait_seconds=0):
+        raise ValueError("failed")
+    assert not goes_on("a")
+    taken = S3Folder(lake.home).read(".lease")
+    assert taken is not None
+    S3Folder(lake.home).replace(".lease", b'{"run_id": null, "token": "of another process"}', taken.e_tag)
+    assert not goes_on("a")
+
+
 def test_a_store_without_conditional_writes_is_refused(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
     put = S3Folder._put
     monkeypatch.setattr(S3Folder, "_put", lambda folder, name, content, mode: put(folder, name, content, "overwrite"))
@@ -81,6 +98,8 @@ def test_a_store_without_conditional_writes_is_refused(lake: LakePaths, monkeypa
         pass
     with writer_lock(lake, "run", print, single_writer=True):
         assert _holder(lake) == "run"
+    with pytest.raises(LakeError, match="conditional writes is expected"), writer_lock(lake, "next", print):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import threading
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.lake.control_tables import append_rows, compact_rows, overwrite_rows, read_rows
 from cdc_pipeline.lake.delta import Commit
+from cdc_pipeline.lake.delta_log import only_writer
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.log_files import commits_newest_first, has_version
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.small_tables import open_small_table
-from cdc_pipeline.lake.store import file_names, read_file, write_file
+from cdc_pipeline.lake.store import file_names, read_file, storage_options, write_file
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline_tests.support.servers.object_store import BUCKET, ObjectStore
 
@@ -66,6 +69,40 @@ def test_control_tables(lake: Lake) -> None:
     assert read_rows(lake, "batches") == [{"batch_id": 9}]
 
 
+def test_a_table_that_only_this_process_writes_is_looked_at_once(lake: Lake, request: pytest.FixtureRequest) -> None:
+    path, is_s3 = lake.paths.table("batches"), lake.paths.is_s3
+
+    def ids() -> list[int]:
+        return sorted(row["id"] for row in read_rows(lake, "batches"))
+
+    def append(number: int) -> None:
+        append_rows(lake, "batches", pa.table({"id": [number]}), _commit(number))
+
+    with only_writer(lake.paths):
+        assert ids() == ids() == []
+        for number in (1, 2):
+            append(number)
+            assert ids() == list(range(1, number + 1))
+        in_thread = threading.Thread(target=append, args=(3,))
+        in_thread.start()
+        in_thread.join()
+        assert ids() == [1, 2, 3]
+        if is_s3:
+            log = request.getfixturevalue("s3").log
+            before = log.read_bytes()
+            assert ids() == [1, 2, 3]
+            assert log.read_bytes() == before
+        write_deltalake(path, pa.table({"id": [4]}), mode="append", storage_options=storage_options(path))
+        assert ids() == ([1, 2, 3] if is_s3 else [1, 2, 3, 4])
+        append(5)  # over the commit that it has not seen
+        assert ids() == [1, 2, 3, 4, 5]
+        assert compact_rows(lake, "batches")
+        assert ids() == [1, 2, 3, 4, 5]
+    write_deltalake(path, pa.table({"id": [6]}), mode="append", storage_options=storage_options(path))
+    with only_writer(lake.paths):
+        assert ids() == [1, 2, 3, 4, 5, 6]
+
+
 def test_two_writers_of_a_control_table(lake: Lake) -> None:
     def write(writer: str) -> None:
         for number in range(1, 6):
@@ -111,6 +148,6 @@ def test_small_tables_are_replaced(lake: Lake) -> None:
 
 def test_a_bucket_that_does_not_exist(s3: ObjectStore) -> None:  # noqa: ARG001 - the server
     lake = Lake(_NO_SPARK, LakePaths("s3a://no-such-bucket/lake", "shop"))
-    assert read_catalog(lake.paths) == ()
-    with pytest.raises(LakeError, match="NoSuchBucket"):
-        write_file(lake.paths.home, "a.json", "")
+    for use in (partial(read_file, lake.paths.home, "a.json"), partial(write_file, lake.paths.home, "a.json", "")):
+        with pytest.raises(LakeError, match="NoSuchBucket"):
+            use()

@@ -38,7 +38,7 @@ def test_the_environment_says_where_the_store_is(name: str) -> None:
     settings = s3_settings({**variables, **secrets})
     prefix = "spark.hadoop.fs.s3a."
     found = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
-    assert {key: value for key, value in found.items() if key != "performance.flags"} == expected
+    assert {key: value for key, value in found.items() if key not in ("performance.flags", "impl")} == expected
     assert not {"key", "secret"} & set(settings.values())
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.spark.jvm import jvm
-from cdc_pipeline.spark.start import properties_text, settings_options
+from cdc_pipeline.spark.jvm import jvm, properties_text
+from cdc_pipeline.spark.start import settings_options
 
 _SETTINGS = {
     "spark.a": "plain",

@@ -1,8 +1,13 @@
 package cdc_pipeline;
 
+import io.delta.storage.CloseableIterator;
+import io.delta.storage.LineCloseableIterator;
 import io.delta.storage.S3SingleDriverLogStore;
 import io.delta.storage.internal.S3LogStoreUtil;
+import java.io.ByteArrayInputStream;
+import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.InputStreamReader;
 import java.io.InterruptedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
@@ -10,13 +15,15 @@ import java.util.Arrays;
 import java.util.Comparator;
 import java.util.Iterator;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
 import software.amazon.awssdk.core.exception.SdkException;
 import software.amazon.awssdk.core.sync.RequestBody;
 import software.amazon.awssdk.services.s3.S3Client;
+import software.amazon.awssdk.services.s3.model.GetObjectRequest;
+import software.amazon.awssdk.services.s3.model.NoSuchKeyException;
 import software.amazon.awssdk.services.s3.model.PutObjectRequest;
 import software.amazon.awssdk.services.s3.model.S3Exception;
 
@@ -25,6 +32,8 @@ import software.amazon.awssdk.services.s3.model.S3Exception;
  * writers of one version, one gets FileAlreadyExistsException, as Delta expects. Hadoop 3.4 has no setting for this.
  */
 public class ConditionalS3LogStore extends S3SingleDriverLogStore {
+  /** The first name of a log, as Delta asks for it. */
+  private static final String FIRST = "00000000000000000000.";
   private static final int EXISTS = 412;
   /** Another conditional PUT of the object is under way, and may fail. */
   private static final int CONFLICT = 409;
@@ -50,9 +59,16 @@ public class ConditionalS3LogStore extends S3SingleDriverLogStore {
   /** Lists at once. The superclass asks first whether the folder exists, in two requests. */
   @Override
   public Iterator<FileStatus> listFrom(Path path, Configuration configuration) throws IOException {
-    FileStatus[] found = S3LogStoreUtil.s3ListFromArray(path.getFileSystem(configuration), path, path.getParent());
+    FileSystem files = path.getFileSystem(configuration);
+    FileStatus[] found = S3LogStoreUtil.s3ListFromArray(files, path, path.getParent());
+    if (found.length == 0 && path.getName().startsWith(FIRST)) {
+      throw new FileNotFoundException(path.getParent() + " has no log");
+    }
     if (found.length == 0) {
       return super.listFrom(path, configuration); // FileNotFoundException if there is no folder
+    }
+    if (files instanceof FewerRequestsS3) {
+      ((FewerRequestsS3) files).remember(found);
     }
     return Arrays.stream(found)
         .filter(file -> file.getPath().getName().compareTo(path.getName()) >= 0)
@@ -60,22 +76,31 @@ public class ConditionalS3LogStore extends S3SingleDriverLogStore {
         .iterator();
   }
 
-  private static void create(Path path, S3AFileSystem files, byte[] commit) throws IOException {
+  /** Reads in one request. The superclass asks first for the length. */
+  @Override
+  public CloseableIterator<String> read(Path path, Configuration configuration) throws IOException {
+    byte[] content = read(path, (S3AFileSystem) path.getFileSystem(configuration));
+    return new LineCloseableIterator(
+        new InputStreamReader(new ByteArrayInputStream(content), StandardCharsets.UTF_8));
+  }
+
+  /** Writes a new object, or throws FileAlreadyExistsException. */
+  static void create(Path path, S3AFileSystem files, byte[] content) throws IOException {
     // with the encryption, storage class and access rights that fs.s3a.* give to objects
     PutObjectRequest.Builder request =
-        files.getRequestFactory().newPutObjectRequestBuilder(files.pathToKey(path), null, commit.length, false);
+        files.getRequestFactory().newPutObjectRequestBuilder(files.pathToKey(path), null, content.length, false);
     PutObjectRequest conditional = request.ifNoneMatch("*").build();
     S3Client client = files.getS3AInternals().getAmazonS3Client("Delta commit");
     for (int attempt = 1; ; attempt++) {
       try {
-        client.putObject(conditional, RequestBody.fromBytes(commit));
+        client.putObject(conditional, RequestBody.fromBytes(content));
         return;
       } catch (S3Exception error) {
         if (error.statusCode() == CONFLICT && attempt < MOST_ATTEMPTS) {
           pause(attempt * PAUSE_MS);
         } else if (error.statusCode() != EXISTS) {
           throw new IOException(path + " cannot be written: " + error.getMessage(), error);
-        } else if (Arrays.equals(read(path, files), commit)) {
+        } else if (Arrays.equals(read(path, files), content)) {
           return; // an earlier attempt, which the client has repeated, was successful
         } else {
           throw new FileAlreadyExistsException(path.toString());
@@ -87,8 +112,13 @@ public class ConditionalS3LogStore extends S3SingleDriverLogStore {
   }
 
   private static byte[] read(Path path, S3AFileSystem files) throws IOException {
-    try (FSDataInputStream stream = files.open(path)) {
-      return stream.readAllBytes();
+    GetObjectRequest request = files.getRequestFactory().newGetObjectRequestBuilder(files.pathToKey(path)).build();
+    try {
+      return files.getS3AInternals().getAmazonS3Client("Delta log").getObjectAsBytes(request).asByteArray();
+    } catch (NoSuchKeyException error) {
+      throw (IOException) new FileNotFoundException(path.toString()).initCause(error);
+    } catch (SdkException error) {
+      throw new IOException(path + " cannot be read: " + error.getMessage(), error);
     }
   }
 

@@ -279,7 +279,12 @@ def cut_at(lake: Lake, tso: int) -> PublishedCut:
     """The newest cut at or below the TSO; NO_CUT if there is none."""
     cuts = read_rows(lake, CUTS, ("resolved_tso", "<=", tso), columns=["cut_id"])
     found = max((cut["cut_id"] for cut in cuts), default=None)
-    return NO_CUT if found is None else _published(read_rows(lake, CUTS, ("cut_id", "=", found))[0])
+    return NO_CUT if found is None else cut_with_id(lake, found)
+
+
+def cut_with_id(lake: Lake, cut_id: int) -> PublishedCut:
+    """The cut with this id; NO_CUT if there is none."""
+    return _published(next(iter(read_rows(lake, CUTS, ("cut_id", "=", cut_id))), None))
 
 
 def _published(row: Mapping[str, Any] | None) -> PublishedCut:

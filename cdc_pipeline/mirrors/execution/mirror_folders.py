@@ -73,13 +73,14 @@ class MirrorFolders:
 
     def create(self, path: str, state: MirrorState, commit: Commit) -> None:
         """Creates the empty mirror unless it exists. Raises LakeError if the folder holds another table."""
-        if self._is_moved(state):
+        spark = self.lake.spark
+        if self._is_moved(state) if self.lake.paths.is_local else is_committed(spark, path, commit):
             return
-        table = table_state(self.lake.spark, path)
-        if table is not None and not self.lake.paths.is_local and not is_committed(self.lake.spark, path, commit):
+        table = table_state(spark, path)
+        if table is not None and not self.lake.paths.is_local:
             # left by a cut that a rebuild abandoned, where `Rebuilder` sets nothing aside
-            remove_folder(self.lake.spark, path)
-            forget_cached_log(self.lake.spark, path)
+            remove_folder(spark, path)
+            forget_cached_log(spark, path)
         elif table is not None:
             if table.properties.get("cdc.mirror_id") == state.mirror_id:
                 return
@@ -90,7 +91,7 @@ class MirrorFolders:
         settings = {**_CREATION, **state.properties()}
         if needs_mapping(state.spark_schema().names):
             settings[MAPPING] = "name"
-        create_table(self.lake.spark, path, commit, schema=state.spark_schema(), properties=settings)
+        create_table(spark, path, commit, schema=state.spark_schema(), properties=settings)
 
     def rename(self, step: RenameMirror, commits: StepCommits) -> None:
         """Moves the mirror and writes its state to its properties."""

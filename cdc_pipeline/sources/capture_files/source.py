@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit
-from cdc_pipeline.lake.faults import to_lake_error
+from cdc_pipeline.lake.faults import StoreRefusesError, to_lake_error
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.writes import append_once
@@ -107,7 +107,8 @@ def _read(
         return _new_records(lake, frame, folder, exists=exists)
     except (PySparkException, Py4JJavaError) as error:
         # a damaged table would be a file of the folder
-        if (fault := to_lake_error(error)) is not None and not isinstance(fault, LakeError):
+        fault = to_lake_error(error)
+        if fault is not None and (not isinstance(fault, LakeError) or isinstance(fault, StoreRefusesError)):
             raise fault from error
         if name := reading.damaged_gzip(files):
             raise SourceError(

@@ -54,6 +54,7 @@ class FakeLake:
         self.paths = paths
         self.folders = {state.folder(paths): Folder(state.properties()) for state in states}
         self.kill_at, self.actions = set(kill_at), 0
+        self.removed: list[str] = []
 
     def act(self) -> None:
         self.actions += 1
@@ -89,6 +90,10 @@ class FakeLake:
             raise LakeError(f"cannot move {source} to {target}: the target exists")
         self.folders[target] = self.folders.pop(source)
 
+    def remove(self, _: object, path: str) -> None:
+        self.removed.append(path)
+        del self.folders[path]
+
     def let_in(self, path: str, step: ApplyRows, row_set: object, commits: Any, notes: object) -> RowCounts:
         self.commit(None, path, commits(1))
         return RowCounts()
@@ -123,6 +128,7 @@ class FakeLake:
             patch.object(mirror_folders, "is_committed", self.is_in),
             patch.object(mirror_folders, "commit_metadata", self.commit),
             patch.object(mirror_folders, "create_table", self.create),
+            patch.object(mirror_folders, "remove_folder", self.remove),
             patch.object(mirror_folders, "move_folder", self.move),
             patch.object(mirror_folders, "forget_cached_log", lambda *_: None),
             patch.object(step_runner, "commit_metadata", self.commit),
@@ -212,3 +218,15 @@ def test_a_missing_mirror_fails_its_step() -> None:
     lake.folders.clear()
     with pytest.raises(LakeError, match="is not at"):
         lake.run(plan)
+
+
+def test_what_an_abandoned_cut_has_left_is_replaced() -> None:
+    """In a remote lake, where a later cut creates the same mirror in the same folder."""
+    states, plan = planned("CREATE TABLE c (id INT PRIMARY KEY); RENAME TABLE c TO d", "a")
+    straight, later = FakeLake(states, paths=REMOTE), FakeLake(states, paths=REMOTE)
+    straight.run(plan)
+    (created,) = straight.folders.keys() - later.folders.keys()
+    later.folders[created] = Folder(dict(straight.folders[created].properties), [6])
+    later.run(plan)
+    assert later.removed == [created]
+    assert later.contents == straight.contents

@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.paths import LakePaths, stores_of
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline_tests.support.lakes.kills import Killer
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
@@ -35,7 +35,8 @@ class OwnKiller(Killer):
 
 def main(lake: str, captures: str, last: int) -> int:
     killer = OwnKiller(last)
-    spark = SparkLakehouse(driver_memory="2g", shuffle_partitions=1, settings=dict(SHORT_LIVED)).session
+    stores = list(stores_of(lake))
+    spark = SparkLakehouse(driver_memory="2g", shuffle_partitions=1, stores=stores, settings=dict(SHORT_LIVED)).session
     print("ready", flush=True)
     with killer.watching():
         ingest(spark, LakePaths(lake, "h"), Path(captures))

@@ -24,12 +24,13 @@ _START_SECONDS = 60.0
 class StandaloneCluster:
     """`with StandaloneCluster(folder, 2) as cluster:` starts two workers with one core each, at `cluster.master`.
 
-    Logs and the work folders of executors are below `folder`. All processes end with the context, and also if the process
-    that started them is killed.
+    Logs and the work folders of executors are below `folder`. `hidden`: an existing folder that master and workers see as
+    empty, as if they were on other machines. All processes end with the context, and also if the process that started them
+    is killed.
     """
 
-    def __init__(self, folder: Path, workers: int, worker_memory: str = "1g") -> None:
-        self._folder, self._workers, self._memory = folder, workers, worker_memory
+    def __init__(self, folder: Path, workers: int, worker_memory: str = "1g", *, hidden: Path | None = None) -> None:
+        self._folder, self._workers, self._memory, self._hidden = folder, workers, worker_memory, hidden
         self._processes: list[BrokerProcess] = []
 
     def __enter__(self) -> Self:
@@ -69,7 +70,11 @@ class StandaloneCluster:
         ]
         java = [str(require_java().path), *JVM_OPTIONS.split(), "-Xmx192m", "-cp", f"{_HOME}/jars/*"]
         command = [*java, f"org.apache.spark.deploy.{role.lower()}.{role}", "--host", HOST, *options]
-        self._processes.append(BrokerProcess(["env", *environment, *command], self._folder / f"{name}.log"))
+        command = ["env", *environment, *command]
+        if self._hidden is not None:
+            hide = 'mount -t tmpfs none "$0" && exec "$@"'
+            command = ["unshare", "--map-root-user", "--mount", "sh", "-c", hide, str(self._hidden), *command]
+        self._processes.append(BrokerProcess(command, self._folder / f"{name}.log"))
 
     def _wait_for_workers(self) -> None:
         until = time.monotonic() + _START_SECONDS

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.paths import LakePaths, stores_of
 from cdc_pipeline.mirrors.operations.mirror_replacer import content_hash
 from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.spark.session import SparkLakehouse
@@ -38,6 +38,7 @@ def main() -> int:
         master=given["master"],
         driver_memory="1g",
         shuffle_partitions=2,  # one task per worker
+        stores=list(stores_of(given["lake"])),
         settings=given["settings"],
     ).session
     hashes = hashes_of_slices(spark, LakePaths(given["lake"], "shop"), [Path(place) for place in given["slices"]])
