@@ -12,6 +12,7 @@ from cdc_pipeline.lake.paths import LakePaths, stores_of
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
+from cdc_pipeline.snapshots.export import ExportType
 from cdc_pipeline.sources.source import Source
 
 PIPELINE_TAG = "cdc/pipeline"
@@ -19,6 +20,20 @@ PIPELINE_TAG = "cdc/pipeline"
 OWN_SPARK = "cdc_spark"
 """Key of the resource that the component supplies."""
 _MAX_RUNTIME_TAG = "dagster/max_runtime"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """An export with which mirrors begin."""
+
+    type: ExportType
+    path: str
+    tables: tuple[str, ...] = ("*",)
+    """Patterns on the upstream `database.table`."""
+    changefeed_start: int | None = None
+    """The TSO from which the changefeed sends."""
+    accept_gap: bool = False
+    """Whether the stream may lack changes after the export."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +66,7 @@ class Pipeline:
     """Key of the project's resource with the Spark session; empty: that of the component."""
     catalog: CatalogSettings | None = None
     """Where mirrors have names; None: nowhere."""
+    snapshot: Snapshot | None = None
     single_writer: bool = False
     """On S3: no other program ever writes to the lake, so that the store needs no conditional writes."""
 

@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import dagster as dg
 from pydantic import Field
@@ -17,13 +18,16 @@ from cdc_pipeline.checks.cuts import own_commits_result
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.operations.adoption import adopt
 from cdc_pipeline.mirrors.operations.dry_run import pending_statements
 from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
+from cdc_pipeline.mirrors.operations.loading import Loading
 from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser, ReleaseReport
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
-from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.pipeline import Pipeline, Snapshot
 
 
 def one_step_job(
@@ -58,7 +62,46 @@ def one_step_job(
 
 def operation_jobs(pipeline: Pipeline) -> list[dg.JobDefinition]:
     """The jobs of an operator, without `maintain_job`."""
-    return [rebuild_job(pipeline), release_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline)]
+    jobs = [rebuild_job(pipeline), release_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline)]
+    return jobs if pipeline.snapshot is None else [*jobs, snapshot_job(pipeline, pipeline.snapshot)]
+
+
+# ---- snapshot
+
+_SNAPSHOT = """Loads the tables of the export (`snapshot`) beside running ingests, and makes them the beginning of their
+mirrors at the moment of the export. If the mirrors have passed it, rebuilds these tables; else the next cuts begin with
+them."""
+
+
+def snapshot_job(pipeline: Pipeline, snapshot: Snapshot) -> dg.JobDefinition:
+    def load_and_adopt(context: dg.OpExecutionContext) -> dg.Output[None]:
+        with translate_errors():
+            wants = partial(_wants, pipeline, snapshot)
+            loading = Loading(pipeline.paths, context.run.run_id, context.log.info)
+            baseline = loading.load(snapshot.type, snapshot.path, wants)
+        with open_lake(context, pipeline) as lake:
+            rebuilder = _rebuilder(lake, context, pipeline)
+            adoption = adopt(
+                rebuilder,
+                baseline,
+                changefeed_start=snapshot.changefeed_start,
+                accept_gap=snapshot.accept_gap,
+            )
+            _store_rebuilt_catalog(lake, adoption.rebuilt, context, pipeline)
+        rows = ((str(table.name), table.rows) for table in adoption.tables)
+        cut = None if adoption.rebuilt is None else adoption.rebuilt.cut_id
+        metadata: dict[str, dg.MetadataValue] = {
+            "baseline": dg.MetadataValue.text(baseline),
+            "begins": dg.MetadataValue.text("with the next cut past the export" if cut is None else f"in cut {cut}"),
+            "tables": table_value(["table", "rows"], rows),
+        }
+        return dg.Output(None, metadata=metadata)
+
+    return one_step_job(pipeline, "snapshot", _SNAPSHOT, load_and_adopt)
+
+
+def _wants(pipeline: Pipeline, snapshot: Snapshot, name: TableName) -> bool:
+    return pipeline.selection.includes(name) and matches_any(str(name), snapshot.tables)
 
 
 # ---- rebuild

@@ -166,6 +166,15 @@ def rebuild(declared: DeclaredPipeline, tables: tuple[str, ...]) -> None:
     _finish(run_job(declared, "rebuild", config))
 
 
+@cli.command()
+@_source_options
+def snapshot(declared: DeclaredPipeline) -> None:
+    """Load the export of the field `snapshot`, and begin the mirrors of its tables with it."""
+    if declared.pipeline.snapshot is None:
+        raise DeclarationError(f"the pipeline {declared.pipeline.name} has no field snapshot, which names the export")
+    _finish(run_job(declared, "snapshot", {}))
+
+
 def _finish(finished: FinishedRun) -> None:
     require_success(finished)
     _print_warnings(finished)

@@ -17,6 +17,7 @@ from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.component import run_fields, table_fields
 from cdc_pipeline.component.catalog_field import CATALOGS, CatalogField
 from cdc_pipeline.component.scaffold import PipelineScaffolder
+from cdc_pipeline.component.snapshot_field import SnapshotSettings
 from cdc_pipeline.component.source_field import SOURCES, SourceField
 from cdc_pipeline.component.yaml_model import YamlModel, limit, resolver_by_type, secret_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
@@ -201,6 +202,14 @@ class CdcPipeline(dg.Component, YamlModel):
             "(large-message-handle-option claim-check). Empty: none."
         ),
     ] = ""
+    snapshot: Annotated[
+        SnapshotSettings | None,
+        run_fields.settings_resolver(SnapshotSettings),
+        Field(
+            description="An export of tables that are older than their changes. `<name>_snapshot` loads it.",
+            examples=[{"type": "dumpling", "path": "s3a://bucket/export"}],
+        ),
+    ] = None
     single_writer: Annotated[
         bool,
         Field(
@@ -398,6 +407,7 @@ class CdcPipeline(dg.Component, YamlModel):
                 table_fields.computed_rules(self.computed),
             ),
             self.spark_resource,
+            snapshot=None if self.snapshot is None else self.snapshot.settings,
             single_writer=self.single_writer,
             catalog=None if self.catalog is None else self.catalog.settings,
         )

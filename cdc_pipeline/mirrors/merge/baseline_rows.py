@@ -16,7 +16,7 @@ from cdc_pipeline.positions import POSITION
 DIALECT = "snapshot"
 """The dialect of these rows. It has no traits."""
 FILE, ROW = "_file", "_row"
-"""The columns of a baseline beside upstream's: the number of a row's file, and its number in the file."""
+"""The columns of a baseline beside upstream's: the number of a row's file, and its number in the file, from 1."""
 
 
 def baseline_changes(rows: DataFrame, step: LoadBaseline) -> DataFrame:

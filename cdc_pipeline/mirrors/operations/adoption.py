@@ -1,8 +1,8 @@
 """Makes the loaded tables of an export the beginning of their mirrors.
 
-Each table becomes an event of `ddl_history` at the moment of the export: it replaces what the stream has sent before, and the
-changes after it follow. If the newest cut has passed the moment, the tables are rebuilt; else the cut that passes it applies
-the events, in their order among the statements.
+Each table becomes an event of `ddl_history` at the moment of the export: it replaces what the stream has sent before, and
+the changes after it follow. If the newest cut has passed the moment, the tables are rebuilt; else the cut that passes it
+applies the events, in their order among the statements.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def adopt(
 ) -> Adoption:
     """Adopts the included tables of a loaded baseline. A second time changes nothing. Call it as the only writer.
 
-    `changefeed_start`: the TSO from which the changefeed has sent everything. Raises LakeError if the stream may lack changes
-    after the export, unless `accept_gap`: then the tables have a gap.
+    `changefeed_start`: the TSO from which the changefeed has sent everything. Raises LakeError if the stream may lack
+    changes after the export, unless `accept_gap`: then the tables have a gap.
     """
     maker = rebuilder.maker
     lake, selection = maker.lake, maker.selection
@@ -63,8 +63,8 @@ def adopt(
     if holes and not accept_gap:
         raise LakeError(
             f"the stream may lack changes after the export's TSO {tso}: {', '.join(holes[:_SHOWN])} has no watermark at or "
-            "before it. Set changefeed_start to the TSO from which the changefeed sends (its start-ts), or repeat the export "
-            "now, or set accept_gap: true",
+            "before it. Set changefeed_start to the TSO from which the changefeed sends (its start-ts), or repeat the "
+            "export now, or set accept_gap: true",
             pipeline=lake.paths.pipeline,
         )
     published = published_cut(lake)

@@ -13,16 +13,19 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from multiprocessing import get_context
+from typing import cast
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
 
-from cdc_pipeline.errors import SourceError
+from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.lake.delta import Commit, commit_properties
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.store import storage_options
 from cdc_pipeline.lake.tables.baselines import BaselineFile, BaselineTable, append_baseline, baseline_tables
+from cdc_pipeline.mirrors.merge.baseline_rows import FILE, ROW
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.snapshots.definitions import ExportedTable
 from cdc_pipeline.snapshots.export import PART_BYTES, Export, ExportType, FileReading, open_export
@@ -30,8 +33,6 @@ from cdc_pipeline.snapshots.files import DataFile, ExportFiles
 from cdc_pipeline.snapshots.parts import split_file
 from cdc_pipeline.snapshots.table_rows import RowBatch
 
-FILE, ROW = "_file", "_row"
-"""The columns of a baseline beside upstream's: the number of a row's file, and its number in the file, from 1."""
 _MOST_RETRIES = 20
 
 
@@ -60,17 +61,23 @@ class Part:
 class Loading:
     """Loads tables of an export. `report` receives one line per table."""
 
-    lake: Lake
+    paths: LakePaths
     run_id: str
     report: Callable[[str], None]
     processes: int = os.cpu_count() or 1
     part_bytes: int = PART_BYTES
+
+    @property
+    def _lake(self) -> Lake:
+        return Lake(cast(SparkSession, None), self.paths)  # `paths.has_files`: control tables need no Spark
 
     def load(self, kind: ExportType, path: str, wants: Callable[[TableName], bool]) -> str:
         """Loads the tables that are wanted, and returns the id of the baseline: equal for the same export.
 
         Raises SourceError if the export is incomplete or damaged, or has none of the tables.
         """
+        if not self.paths.has_files:
+            raise LakeError(f"{self.paths.root}: baselines need a lake in a local folder or on S3")
         export = open_export(kind, path)
         tables = [table for table in export.tables if wants(table.name)]
         if not tables:
@@ -79,7 +86,7 @@ class Loading:
         for table in tables:
             _ = table.schema  # raises for a definition that cannot be read, before anything is loaded
         baseline = baseline_id(export, path)
-        loaded = {table.name for table in baseline_tables(self.lake, baseline)}
+        loaded = {table.name for table in baseline_tables(self._lake, baseline)}
         with ProcessPoolExecutor(self.processes, get_context("spawn")) as pool:
             for number, table in enumerate(export.tables):
                 if table in tables and table.name not in loaded:
@@ -89,13 +96,11 @@ class Loading:
     def _load_table(
         self, pool: ProcessPoolExecutor, export: Export, baseline: str, number: int, table: ExportedTable, path: str
     ) -> None:
-        create_table(self.lake.paths, baseline, table)
+        create_table(self.paths, baseline, table)
         files: list[BaselineFile] = []
         for place, file in enumerate(table.files):
             parts, sha256 = split_file(export.files, file, self.part_bytes)
-            jobs = [
-                Part(self.lake.paths, baseline, path, table, place, index, part) for index, part in enumerate(parts)
-            ]
+            jobs = [Part(self.paths, baseline, path, table, place, index, part) for index, part in enumerate(parts)]
             results = list(pool.map(load_part, jobs))
             whole = sha256 or export.hashes.get(file.path) or results[0][1]
             files.append(
@@ -107,7 +112,7 @@ class Loading:
             *(baseline, table.name, number, table.create, export.position.tso, _instant(began)),
             *(export.time_zone or "UTC", rows, path),
         )
-        append_baseline(self.lake, loaded, files, datetime.now(timezone.utc), self.run_id)
+        append_baseline(self._lake, loaded, files, datetime.now(timezone.utc), self.run_id)
         self.report(f"{table.name}: {rows:,} rows")
 
 

@@ -1,0 +1,152 @@
+"""Exports as the beginning of mirrors: before and after the mirrors have passed the export, and in later rebuilds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.delta import table_state
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.totals import lake_balance
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.operations.adoption import Adoption, adopt
+from cdc_pipeline.mirrors.operations.loading import Loading
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.lakes.stories import KEYED, create, put, update
+from cdc_pipeline_tests.support.lakes.stream import Stream
+from cdc_pipeline_tests.support.messages import tso
+
+AT = 20
+"""The moment of the export."""
+_METADATA = """Started dump at: 2026-11-29 01:00:00
+SHOW MASTER STATUS:
+\tLog: tidb-binlog
+\tPos: {tso}
+\tGTID:
+
+Finished dump at: 2026-11-29 01:00:01
+"""
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    """As Dumpling writes it: the table `a` with two rows, and the empty table `none`."""
+    folder = tmp_path / "export"
+    folder.mkdir()
+    (folder / "metadata").write_text(_METADATA.format(tso=tso(AT)))
+    for table in ("a", "none"):
+        (folder / f"db.{table}-schema.sql").write_text(f"/*!40101 SET NAMES binary*/;\n{KEYED.format(table)};\n")
+    (folder / "db.a.000000001.sql").write_text(
+        "/*!40101 SET NAMES binary*/;\nINSERT INTO `a` VALUES\n(1,'one'),\n(2,'it''s \\n two');\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Stream:
+    """Rows before the export, of which the export has the last state, are in the stream, too."""
+    found = Stream(spark, tmp_path / "one")
+    found.write_slice(10, put("a", 5, "1", "before"), put("b", 5, "1", "b"))
+    found.run()
+    return found
+
+
+def _rebuilder(stream: Stream) -> Rebuilder:
+    return Rebuilder(CutMaker(Lake(stream.spark, stream.paths), "adopt", "UTC", 2, lambda line: None))
+
+
+def _adopt(stream: Stream, export: Path, **options: Any) -> Adoption:
+    loading = Loading(stream.paths, "load", lambda line: None, processes=1)
+    baseline = loading.load("dumpling", str(export), lambda name: True)
+    return adopt(_rebuilder(stream), baseline, **options)
+
+
+def _state(stream: Stream, table: str) -> MirrorState:
+    path = published_cut(stream.lake).mirror_folder(TableName("db", table), stream.paths)
+    state = table_state(stream.spark, path)
+    assert state is not None
+    return MirrorState.from_properties(state.properties)
+
+
+LATER = [update("a", 15, ("1", "before"), ("1", "in the export")), put("a", 25, "3", "after")]
+
+
+def _assert_begins_with_the_export(stream: Stream) -> None:
+    assert stream.rows("a") == [(1, "one"), (2, "it's \n two"), (3, "after")]
+    assert (stream.rows("none"), stream.rows("b")) == ([], [(1, "b")])
+    state = _state(stream, "a")
+    assert (state.gaps, state.inferred, state.schema.primary_key) == ((), False, ("id",))
+    assert lake_balance(stream.lake).is_balanced
+    rows = stream.spark.read.format("delta").load(published_cut(stream.lake).mirror_folder(state.name, stream.paths))
+    (origin,) = rows.where("id = 2").select("_commit_ts", "_topic", "_partition", "_offset").collect()
+    assert (origin["_commit_ts"], origin["_topic"][:9], tuple(origin)[2:]) == (tso(AT), "snapshot:", (0, 2))
+
+
+def test_an_export_that_the_mirrors_have_not_reached(stream: Stream, export: Path) -> None:
+    adoption = _adopt(stream, export)
+    assert ([str(table.name) for table in adoption.tables], adoption.rebuilt) == (["db.a", "db.none"], None)
+    assert stream.rows("a") == [(1, "before")]
+    stream.write_slice(30, *LATER)
+    stream.run()
+    _assert_begins_with_the_export(stream)
+
+
+@pytest.fixture
+def adopted(stream: Stream, export: Path) -> Stream:
+    """The mirrors had passed the export."""
+    stream.write_slice(30, *LATER)
+    stream.run()
+    assert stream.rows("a") == [(1, "in the export"), (3, "after")]
+    adoption = _adopt(stream, export)
+    assert adoption.rebuilt is not None
+    assert adoption.rebuilt.cut_id == 3
+    return stream
+
+
+def test_an_export_that_the_mirrors_have_passed(adopted: Stream, export: Path) -> None:
+    _assert_begins_with_the_export(adopted)
+    # again: nothing changes
+    again = _adopt(adopted, export)
+    assert again.rebuilt is not None
+    assert again.rebuilt.cut_id is None
+    _assert_begins_with_the_export(adopted)
+
+
+def test_later_rebuilds_begin_with_the_export(adopted: Stream) -> None:
+    adopted.write_slice(40, update("a", 35, ("2", "x"), ("2", "new")), create("c", 36))
+    adopted.run()
+    for tables in ((), ("db.a",)):
+        assert _rebuilder(adopted).rebuild(tables).all_equal
+    assert adopted.rows("a") == [(1, "one"), (2, "new"), (3, "after")]
+    adopted.spark.sql(f"DELETE FROM delta.`{adopted.paths.mirror(TableName('db', 'a'))}` WHERE id = 1")
+    assert not _rebuilder(adopted).rebuild().all_equal
+    assert adopted.rows("a") == [(1, "one"), (2, "new"), (3, "after")]
+
+
+def test_a_stream_that_may_have_begun_later(spark: SparkSession, tmp_path: Path, export: Path) -> None:
+    stream = Stream(spark, tmp_path / "late")
+    stream.write_slice(30, put("a", 25, "3", "after"))
+    stream.run()
+    with pytest.raises(LakeError, match="t/0, t/1 has no watermark at or before it"):
+        _adopt(stream, export)
+    assert stream.rows("a") == [(3, "after")]
+    _adopt(stream, export, accept_gap=True)
+    assert stream.rows("a") == [(1, "one"), (2, "it's \n two"), (3, "after")]
+    assert [gap.message for gap in _state(stream, "a").gaps] == [
+        "the stream may lack changes after the export that the table begins with"
+    ]
+
+
+def test_a_changefeed_that_began_before_the_export(spark: SparkSession, tmp_path: Path, export: Path) -> None:
+    stream = Stream(spark, tmp_path / "late")
+    stream.write_slice(30, put("a", 25, "3", "after"))
+    stream.run()
+    _adopt(stream, export, changefeed_start=tso(1))
+    assert _state(stream, "a").gaps == ()
