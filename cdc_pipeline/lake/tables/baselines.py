@@ -6,20 +6,41 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa  # type: ignore[import-untyped]
+
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.spark.small_frames import small_table
 
 BASELINES, BASELINE_FILES = "baselines", "baseline_files"
-_TABLES = (
-    "baseline STRING, `database` STRING, `table` STRING, number INT, `create` STRING, tso BIGINT, began_at TIMESTAMP, "
-    "time_zone STRING, `rows` BIGINT, path STRING, loaded_at TIMESTAMP, run_id STRING"
+_TABLES = pa.schema(
+    {
+        "baseline": pa.string(),
+        "database": pa.string(),
+        "table": pa.string(),
+        "number": pa.int32(),
+        "create": pa.string(),
+        "tso": pa.int64(),
+        "began_at": pa.timestamp("us", "UTC"),
+        "time_zone": pa.string(),
+        "rows": pa.int64(),
+        "path": pa.string(),
+        "loaded_at": pa.timestamp("us", "UTC"),
+        "run_id": pa.string(),
+    }
 )
-_FILES = (
-    "baseline STRING, `database` STRING, `table` STRING, number INT, path STRING, size BIGINT, sha256 STRING, "
-    "`rows` BIGINT"
+_FILES = pa.schema(
+    {
+        "baseline": pa.string(),
+        "database": pa.string(),
+        "table": pa.string(),
+        "number": pa.int32(),
+        "path": pa.string(),
+        "size": pa.int64(),
+        "sha256": pa.string(),
+        "rows": pa.int64(),
+    }
 )
 
 
@@ -63,17 +84,12 @@ def append_baseline(
     """Appends a table whose rows are loaded, with its files. A second time changes nothing."""
     name, note = table.name, {"run_id": run_id}
     writer = f"{lake.paths.app_id(BASELINES)}:{table.baseline}:{name}"
-    rows = [
-        (table.baseline, name.database, name.table, file.number, file.path, file.size, file.sha256, file.rows)
-        for file in files
-    ]
+    place = {"baseline": table.baseline, "database": name.database, "table": name.table}
+    rows = [{**vars(file), **place} for file in files]
     if rows:
-        append_rows(lake, BASELINE_FILES, small_table(rows, _FILES), Commit(writer, 1, note))
-    row = (
-        *(table.baseline, name.database, name.table, table.number, table.create, table.tso, table.began_at),
-        *(table.time_zone, table.rows, table.path, loaded_at, run_id),
-    )
-    append_rows(lake, BASELINES, small_table([row], _TABLES), Commit(writer, 1, note))
+        append_rows(lake, BASELINE_FILES, pa.Table.from_pylist(rows, _FILES), Commit(writer, 1, note))
+    row = {**vars(table), **place, "loaded_at": loaded_at, "run_id": run_id}
+    append_rows(lake, BASELINES, pa.Table.from_pylist([row], _TABLES), Commit(writer, 1, note))
 
 
 def baseline_tables(lake: Lake, baseline: str) -> list[BaselineTable]:

@@ -6,9 +6,10 @@ the parts that have no commit yet. No mirror changes before the tables are adopt
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -87,21 +88,31 @@ class Loading:
             _ = table.schema  # raises for a definition that cannot be read, before anything is loaded
         baseline = baseline_id(export, path)
         loaded = {table.name for table in baseline_tables(self._lake, baseline)}
-        with ProcessPoolExecutor(self.processes, get_context("spawn")) as pool:
+        with contextlib.ExitStack() as stack:
+            load_parts = map if self.processes == 1 else stack.enter_context(self._pool()).map
             for number, table in enumerate(export.tables):
                 if table in tables and table.name not in loaded:
-                    self._load_table(pool, export, baseline, number, table, path)
+                    self._load_table(load_parts, export, baseline, number, table, path)
         return baseline
 
+    def _pool(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(self.processes, get_context("spawn"))
+
     def _load_table(
-        self, pool: ProcessPoolExecutor, export: Export, baseline: str, number: int, table: ExportedTable, path: str
+        self,
+        load_parts: Callable[..., Iterable[tuple[int, str | None]]],
+        export: Export,
+        baseline: str,
+        number: int,
+        table: ExportedTable,
+        path: str,
     ) -> None:
         create_table(self.paths, baseline, table)
         files: list[BaselineFile] = []
         for place, file in enumerate(table.files):
             parts, sha256 = split_file(export.files, file, self.part_bytes)
             jobs = [Part(self.paths, baseline, path, table, place, index, part) for index, part in enumerate(parts)]
-            results = list(pool.map(load_part, jobs))
+            results = list(load_parts(load_part, jobs))
             whole = sha256 or export.hashes.get(file.path) or results[0][1]
             files.append(
                 BaselineFile(table.name, place, file.path, file.size, whole or "", sum(rows for rows, _ in results))
