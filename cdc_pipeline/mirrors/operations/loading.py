@@ -18,6 +18,7 @@ from typing import cast
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.errors import LakeError, SourceError
@@ -160,16 +161,28 @@ def load_part(part: Part) -> tuple[int, str | None]:
         return reading.rows, reading.sha256
     names = [field.name for field in opened.schema().fields]
     schema = pa.schema([*((name, pa.string()) for name in names[:-2]), (FILE, pa.int32()), (ROW, pa.int64())])
-    rows = pa.RecordBatchReader.from_batches(schema, _batches(reading, schema, part))
-    write_deltalake(
-        opened, rows, mode="append", commit_properties=commit_properties(part.commit, most_retries=_MOST_RETRIES)
-    )
+    failures: list[SourceError] = []
+    rows = pa.RecordBatchReader.from_batches(schema, _batches(reading, schema, part, failures))
+    properties = commit_properties(part.commit, most_retries=_MOST_RETRIES)
+    try:
+        write_deltalake(opened, rows, mode="append", commit_properties=properties)
+    except DeltaError:
+        if failures:
+            raise failures[0] from None
+        raise
     return reading.rows, reading.sha256
 
 
-def _batches(reading: FileReading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
-    for batch in reading:
-        yield _numbered(batch, schema.names[:-2], schema, part)
+def _batches(
+    reading: FileReading, schema: pa.Schema, part: Part, failures: list[SourceError]
+) -> Iterator[pa.RecordBatch]:
+    """`failures` gets the error of a damaged file, of which delta-rs keeps the text only."""
+    try:
+        for batch in reading:
+            yield _numbered(batch, schema.names[:-2], schema, part)
+    except SourceError as error:
+        failures.append(error)
+        raise
 
 
 def _numbered(batch: RowBatch, names: Sequence[str], schema: pa.Schema, part: Part) -> pa.RecordBatch:

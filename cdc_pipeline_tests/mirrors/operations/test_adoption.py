@@ -44,7 +44,7 @@ def export(tmp_path: Path) -> Path:
     for table in ("a", "none"):
         (folder / f"db.{table}-schema.sql").write_text(f"/*!40101 SET NAMES binary*/;\n{KEYED.format(table)};\n")
     (folder / "db.a.000000001.sql").write_text(
-        "/*!40101 SET NAMES binary*/;\nINSERT INTO `a` VALUES\n(1,'one'),\n(2,'it''s \\n two');\n"
+        "/*!40101 SET NAMES binary*/;\nINSERT INTO `a` VALUES\n(1,'one'),\n(2,'it\\'s \\n two');\n"
     )
     return folder
 
@@ -139,7 +139,7 @@ def test_a_stream_that_may_have_begun_later(spark: SparkSession, tmp_path: Path,
     assert stream.rows("a") == [(3, "after")]
     _adopt(stream, export, accept_gap=True)
     assert stream.rows("a") == [(1, "one"), (2, "it's \n two"), (3, "after")]
-    assert [gap.message for gap in _state(stream, "a").gaps] == [
+    assert [gap.text for gap in _state(stream, "a").gaps] == [
         "the stream may lack changes after the export that the table begins with"
     ]
 
