@@ -45,14 +45,14 @@ def baseline_changes(rows: DataFrame, step: LoadBaseline) -> DataFrame:
 
 
 def baseline_encodings(step: LoadBaseline) -> tuple[tuple[str, dict[str, str]], ...]:
-    """`wire_values.Encodings` of a baseline: bytes are hexadecimal."""
-    columns = step.state.schema.columns
-    of_bytes = [
-        column.name
-        for column in columns
-        if column.type.base == "bit" or isinstance(spark_type(column.type), BinaryType)
-    ]
-    return ((DIALECT, dict.fromkeys(of_bytes, HEX)),)
+    """`wire_values.Encodings` of a baseline: bytes are hexadecimal, ENUM and SET are labels."""
+    encodings = {}
+    for column in step.state.schema.columns:
+        if column.type.base in ("enum", "set"):
+            encodings[column.name] = "STRING"
+        elif column.type.base == "bit" or isinstance(spark_type(column.type), BinaryType):
+            encodings[column.name] = HEX
+    return ((DIALECT, encodings),)
 
 
 def baseline_records(changes: DataFrame) -> DataFrame:
