@@ -12,7 +12,7 @@ import pyspark.sql.types as T
 
 from cdc_pipeline.contracts.canal_json import FIRST_MS, LAST_MS, ROW_TYPES
 from cdc_pipeline.contracts.checks import rule
-from cdc_pipeline.mysql.ddl.statements import DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
+from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT, DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT
 
 if TYPE_CHECKING:  # mypy needs a class as annotation, Pandera the complete Spark type
     from pyspark.sql.types import ArrayType as _Names
@@ -107,7 +107,7 @@ class ChangeRow(_Timed):
 class DdlRow(_Timed):
     """A row of `ddl_history`."""
 
-    kind: T.StringType = pa.Field(isin=[DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT])
+    kind: T.StringType = pa.Field(isin=[DDL_EVENT, OTHER_DDL_EVENT, STATEMENT_EVENT, XA_EVENT, BASELINE_EVENT])
     sql: T.StringType = pa.Field(nullable=True)
 
     tso_is_es = _TSO_IS_ES

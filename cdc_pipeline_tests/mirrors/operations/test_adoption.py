@@ -172,7 +172,9 @@ def test_a_real_export_equals_its_truth(spark: SparkSession, tmp_path: Path) -> 
     truth = true_tables("dumpling/expected-tidb.json.gz")
     assert {str(name) for name in published_cut(stream.lake).names} == set(truth)
     for full_name, table in truth.items():
-        name = TableName(*full_name.rsplit(".", 1)) if full_name.startswith("a.") else TableName(*full_name.split(".", 1))
+        name = (
+            TableName(*full_name.rsplit(".", 1)) if full_name.startswith("a.") else TableName(*full_name.split(".", 1))
+        )
         found = mirror_differences(spark, stream.paths, name, table["columns"], table["rows"])
         assert found == [], "\n".join(found)
 
