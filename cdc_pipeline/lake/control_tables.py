@@ -30,7 +30,14 @@ from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.delta import Commit, commit_properties, committed_version
 from cdc_pipeline.lake.faults import damaged_table
 from cdc_pipeline.lake.file_statistics import OPERATORS, Condition, list_files, list_own_files
-from cdc_pipeline.lake.handles import forget_version, note_handle, note_version, open_table, transaction_version
+from cdc_pipeline.lake.handles import (
+    forget_version,
+    note_handle,
+    note_transaction,
+    note_version,
+    open_table,
+    transaction_version,
+)
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import is_for_delta_rs, is_s3_path
 from cdc_pipeline.lake.store import arrow_folder, read_data_file, storage_options
@@ -267,5 +274,6 @@ def _commit_rows(path: str, rows: pa.Table, commit: Commit, mode: _Mode) -> None
             note_version(path, 0)
         else:
             note_handle(opened, path)
+            note_transaction(opened, commit.app_id, commit.version)
         return
     raise TransientError(f"{path}: {_MOST_CONFLICTS} commits of other processes came between. Run again")

@@ -60,12 +60,23 @@ def open_table(path: str) -> DeltaTable | None:
 
 def transaction_version(table: DeltaTable, app_id: str) -> int | None:
     """`DeltaTable.transaction_version`, which reads commits, once for each version of the table."""
-    version, known = vars(table).get("_transactions", (None, None))
-    if version != table.version():
-        version, known = vars(table)["_transactions"] = table.version(), dict[str, int | None]()
+    known = _transactions(table)
     if app_id not in known:
         known[app_id] = table.transaction_version(app_id)
-    found: int | None = known[app_id]
+    return known[app_id]
+
+
+def note_transaction(table: DeltaTable, app_id: str, version: int) -> None:
+    """Call it after a commit by the handle with this pair."""
+    _transactions(table)[app_id] = version
+
+
+def _transactions(table: DeltaTable) -> dict[str, int | None]:
+    """Application id → `transaction_version` in the handle's version, as far as it is known."""
+    version, known = vars(table).get("_transactions", (None, {}))
+    if version != table.version():
+        version, known = vars(table)["_transactions"] = table.version(), {}
+    found: dict[str, int | None] = known
     return found
 
 

@@ -104,7 +104,7 @@ def test_a_token_that_expires_midway(faulty: FaultyStore, stream: Stream) -> Non
         fault = error if isinstance(error, (LakeError, TransientError)) else to_lake_error(error)
         assert "store refuses access" in str(fault), (requests, repr(error))
         assert published_cut(stream.lake).cut_id == 1
-        failed, requests = failed + 1, requests + 60
+        failed, requests = failed + 1, requests + 25
     assert failed > 3
     assert _is_complete(stream)
     assert read_rows(stream.lake, FAILURES) == []  # no table is to blame
