@@ -73,6 +73,8 @@ class GapKind(Enum):
     """Older rows lack the values of a generated column."""
     UNSURE_FORMULA = auto()
     """The value that upstream computes is uncertain or missing for some rows."""
+    FEW_DIGITS = auto()
+    """Values that an export prints with six digits."""
     DAMAGED_TEXT = auto()
     AMBIGUOUS_TIME = auto()
     """TIMESTAMP texts that are the local time of two instants (end of daylight saving time)."""

@@ -56,8 +56,8 @@ def path_segment(identifier: str) -> str:
 
 CONTROL_TABLES = ("watermarks", "batches", "consistent_cuts", "cut_plans", "cut_failures")
 """The tables that `lake/control_tables.py` writes."""
-BASELINES = "baselines"
-"""The folder of baselines, one folder each."""
+BASELINE_ROWS = "baseline_rows"
+"""The folder of the rows of baselines, one folder each."""
 OWN_TABLES = (
     *("raw_topic_snapshot", "claims", "change_log", "dead_letters", "ddl_history", "dead_letter_releases"),
     *CONTROL_TABLES,
@@ -125,7 +125,7 @@ class LakePaths:
         path = f"{path_segment(name.database)}/{path_segment(name.table)}"
         if not _SAME_IN_DELTA_RS.fullmatch(path):
             path = hashlib.sha256(path.encode(errors="surrogatepass")).hexdigest()[:32]
-        return f"{self.table(BASELINES)}/{baseline}/{path}"
+        return f"{self.table(BASELINE_ROWS)}/{baseline}/{path}"
 
     @property
     def running(self) -> str:

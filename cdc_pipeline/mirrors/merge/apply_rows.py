@@ -53,6 +53,7 @@ A deletion vector costs one more pass and one more file per merge, which is more
 """
 TINY_MIRROR = 2**20
 """Mirror size in bytes up to which a merge is a small query (`small_query`): about ten thousand narrow rows."""
+_SIX_DIGITS = "exports print FLOAT with six digits, so rows that have not changed since may differ in the last ones"
 _DEAD_LETTERS, _ROWS = 0, 1
 """Parts of the step's commits."""
 
@@ -159,7 +160,10 @@ class RowMerger:
         ]
         names, encodings = [column.name for column in computed_here], baseline_encodings(step)
         target = Target(state, key, not step.key, computed, self.time_zone, encodings, {}, names)
-        gaps = list(absent_column_gaps(_without_values(rows, [one for one in generated if one not in computed_here])))
+        gaps = [
+            Gap(GapKind.FEW_DIGITS, _SIX_DIGITS, one.name) for one in state.schema.columns if one.type.base == "float"
+        ]
+        gaps += absent_column_gaps(_without_values(rows, [one for one in generated if one not in computed_here]))
         typed = with_masks(with_generated(typed_rows(changes, target), target), masked_cells(state), self.salt)
         result, good = self._good_rows(typed, state, target, gaps, commits, note_gaps, baseline_records(changes))
         append_rows(path, good, target, commit)

@@ -51,14 +51,16 @@ def adopt(
     tables = tuple(table for table in baseline_tables(lake, baseline) if selection.includes(table.name))
     if not tables:
         raise LakeError(f"the baseline {baseline} has no table that is included", pipeline=lake.paths.pipeline)
-    tso = tables[0].tso
-    if tso is None or not lake.exists("ddl_history"):
+    if merged := [str(table.name) for table in tables if selection.merges(table.name)]:
         raise LakeError(
-            "a changefeed with TSOs and an export of TiDB are expected: run the ingest first"
-            if tso is not None
-            else f"the export {tables[0].path} has no TSO: an export of TiDB is expected",
+            f"{', '.join(merged[:_SHOWN])}: a table that a route merges with others cannot begin with an export: leave it "
+            "out of snapshot.tables",
             pipeline=lake.paths.pipeline,
         )
+    tso = tables[0].tso
+    assert tso is not None, "an export without a TSO is not loaded"
+    if not lake.exists("ddl_history"):
+        raise LakeError("no batch is decoded yet: run the ingest first", pipeline=lake.paths.pipeline)
     holes = () if changefeed_start is not None and changefeed_start <= tso else _partitions_without_watermark(lake, tso)
     if holes and not accept_gap:
         raise LakeError(

@@ -81,6 +81,11 @@ class Loading:
         if not self.paths.has_files:
             raise LakeError(f"{self.paths.root}: baselines need a lake in a local folder or on S3")
         export = open_export(kind, path)
+        if export.position.tso is None:
+            raise SourceError(
+                f"the export {path!r} has no TSO. An export of TiDB by Dumpling is expected; those of MySQL and MariaDB "
+                "cannot be adopted yet"
+            )
         tables = [table for table in export.tables if wants(table.name)]
         if not tables:
             shown = ", ".join(str(table.name) for table in export.tables[:20])

@@ -28,7 +28,7 @@ from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, table_state
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.paths import BASELINES, LakePaths, first_line, remove_folder, table_folders
+from cdc_pipeline.lake.paths import BASELINE_ROWS, LakePaths, first_line, remove_folder, table_folders
 from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.lake.tables.ddl_history import APPLIED
 from cdc_pipeline.lake.writes import append_once, overwrite_once
@@ -59,7 +59,7 @@ from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
 
-_BORROWED = frozenset({"raw_topic_snapshot", CLAIMS, RELEASES, BASELINES})
+_BORROWED = frozenset({"raw_topic_snapshot", CLAIMS, RELEASES, BASELINE_ROWS})
 _DECODED = ("change_log", *OTHER_TABLES, "batches")
 # columns that differ between two decodings of the same bytes, or that cuts write
 _NOT_COMPARED = {

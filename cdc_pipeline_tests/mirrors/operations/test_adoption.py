@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.snapshot_field import SnapshotSettings
+from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.operations.adoption import Adoption, adopt
 from cdc_pipeline.mirrors.operations.loading import Loading
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
+from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.snapshots.export import open_export
 from cdc_pipeline_tests.support.exports import true_tables, unpacked
@@ -77,6 +85,12 @@ def _state(stream: Stream, table: str) -> MirrorState:
     state = table_state(stream.spark, path)
     assert state is not None
     return MirrorState.from_properties(state.properties)
+
+
+def _states(stream: Stream) -> list[MirrorState]:
+    paths = [entry.path for entry in published_entries(published_cut(stream.lake), stream.paths)]
+    states = (table_state(stream.spark, path) for path in paths)
+    return [MirrorState.from_properties(state.properties) for state in states if state is not None]
 
 
 LATER = [update("a", 15, ("1", "before"), ("1", "in the export")), put("a", 25, "3", "after")]
@@ -169,6 +183,8 @@ def test_a_real_export_equals_its_truth(spark: SparkSession, tmp_path: Path) -> 
     stream.run()
     letters = stream.spark.read.format("delta").load(stream.paths.table("dead_letters")).collect()
     assert [letter["reason"] for letter in letters] == []
+    gaps = {str(state.name): {(gap.kind, gap.column) for gap in state.gaps} for state in _states(stream)}
+    assert {name: found for name, found in gaps.items() if found} == {"snap.types": {(GapKind.FEW_DIGITS, "c_float")}}
     truth = true_tables("dumpling/expected-tidb.json.gz")
     assert {str(name) for name in published_cut(stream.lake).names} == set(truth)
     for full_name, table in truth.items():
@@ -184,3 +200,30 @@ def _write_watermarks(stream: Stream, at: int) -> None:
         stream.topic.send(json.dumps({**json.loads(watermark(1)), "_tidb": {"watermarkTs": at}}), partition)
     stream.slices += 1
     stream.topic.write(stream.folder / "captures", f"{stream.slices}.jsonl")
+
+
+def test_the_job(stream: Stream, export: Path) -> None:
+    """As declared in a pipeline's file."""
+    stream.write_slice(30, *LATER)
+    source = CaptureFilesSource(type="capture_files", path=str(stream.folder / "captures"))
+    snapshot = SnapshotSettings(type="dumpling", path=str(export), tables=["db.a"])
+    component = CdcPipeline(name="shop", source=source, lake=stream.paths.root, snapshot=snapshot)
+    with dg.DagsterInstance.ephemeral() as instance:
+        for name in ("shop_ingest", "shop_snapshot", "shop_ingest"):
+            result = component.build_defs().resolve_job_def(name).execute_in_process(instance=instance)
+            assert result.success
+            outputs = [event.step_output_data.metadata for event in result.all_events if event.is_successful_output]
+            if name == "shop_snapshot":
+                assert [str(output["begins"].value) for output in outputs] == ["in cut 3"]
+    assert stream.rows("a") == [(1, "one"), (2, "it's \n two"), (3, "after")]
+    assert TableName("db", "none") not in published_cut(stream.lake).names
+
+
+def test_merged_tables_are_refused(stream: Stream, export: Path) -> None:
+    routes = (Route("db.*", "db.all", merge=True),)
+    baseline = Loading(stream.paths, "load", lambda line: None, processes=1).load(
+        "dumpling", str(export), lambda _: True
+    )
+    maker = replace(_rebuilder(stream).maker, selection=TableSelection(routes=routes))
+    with pytest.raises(LakeError, match=r"db\.a, db\.none: a table that a route merges with others cannot begin"):
+        adopt(Rebuilder(maker), baseline)

@@ -125,6 +125,9 @@ def test_what_cannot_be_loaded(tmp_path: Path, export: Path) -> None:
     paths = LakePaths(str(tmp_path / "lake"), "shop")
     with pytest.raises(SourceError, match=r"has none of the tables\. It has: a\.b%c\.t-1 2, snap\.comp"):
         _load(paths, export, "other.table")
+    without = unpacked("dumpling/mariadb-sql", tmp_path)
+    with pytest.raises(SourceError, match=r"has no TSO\. An export of TiDB by Dumpling is expected"):
+        _load(paths, without)
     with pytest.raises(LakeError, match="baselines need a lake in a local folder or on S3"):
         _load(LakePaths("hdfs://name/lake", "shop"), export)
     assert not Path(paths.home).exists()
