@@ -49,6 +49,10 @@ class LakeError(TerminalError):
     """The lake cannot be read or written, or has contents that this version did not write."""
 
 
+class StoreRefusesError(LakeError):
+    """An object store refuses a request: a right, the right region or a valid token is missing."""
+
+
 def redact(text: str, secrets: Iterable[str]) -> str:
     """The text with each secret replaced by `***`. A secret that contains another must precede it in `secrets`."""
     for secret in secrets:

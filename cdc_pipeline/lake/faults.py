@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from cdc_pipeline.errors import CdcError, LakeError, TerminalError, TransientError
+from cdc_pipeline.errors import CdcError, LakeError, StoreRefusesError, TerminalError, TransientError
 from cdc_pipeline.lake.delta import is_conflict
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.spark.jvm import exit_code
@@ -45,10 +45,6 @@ _IO_ERROR = re.compile(
 _OUT_OF_MEMORY = re.compile(_CLASS_START + r"[\w.$]*OutOfMemoryError\b")
 _STOPPED = re.compile(r"stopped SparkContext|SparkContext (was|has been) (shut ?down|stopped)")
 _FILE = re.compile(r"(?:^|(?<=[\s'\"(]))(?:file:)?/[^\s'\"`,;]+")
-
-
-class StoreRefusesError(LakeError):
-    """An object store refuses a request: a right, the right region or a valid token is missing."""
 
 
 def to_lake_error(error: BaseException) -> CdcError | None:
@@ -94,7 +90,7 @@ def affects_all_tables(error: BaseException) -> bool:
     Such causes are the disk, the lake, the JVM, Spark, a remote service, a concurrent writer, any TransientError and a
     damaged table that is not a mirror.
     """
-    if isinstance(error, (TransientError, OSError, MemoryError)) or is_conflict(error):
+    if isinstance(error, (TransientError, StoreRefusesError, OSError, MemoryError)) or is_conflict(error):
         return True
     messages = _messages(error)
     classes = [match[1] for line in messages if (match := _CLASS.search(line))] + [type(error).__name__]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem  # type: ignore[import-untyped]
 
-from cdc_pipeline.errors import CdcError, LakeError, TransientError
+from cdc_pipeline.errors import CdcError, LakeError, StoreRefusesError, TransientError
 from cdc_pipeline.lake.paths import is_s3_path
 from cdc_pipeline.local_files import write_atomically
 from cdc_pipeline.spark.stores import s3_endpoint, s3_region
@@ -126,7 +126,7 @@ class S3Folder:
             status, reasons = _STATUS.search(text), _REASONS.findall(text)
             reason = ": ".join(reasons[:2]) or (text.splitlines() or [type(error).__name__])[0]
             if status is not None and status[1] not in _MAY_SUCCEED:
-                raise LakeError(f"{self.url}: the store refuses access: {reason}") from error
+                raise StoreRefusesError(f"{self.url}: the store refuses access: {reason}") from error
             raise TransientError(f"{self.url}: the store does not respond: {reason}") from error
 
 

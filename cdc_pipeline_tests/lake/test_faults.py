@@ -16,8 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.failures import translate_errors
-from cdc_pipeline.errors import LakeError, TerminalError, TransientError
-from cdc_pipeline.lake.faults import StoreRefusesError, affects_all_tables, to_lake_error
+from cdc_pipeline.errors import LakeError, StoreRefusesError, TerminalError, TransientError
+from cdc_pipeline.lake.faults import affects_all_tables, to_lake_error
 
 _JOB = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most recent failure: Lost task 0.0"
 # error → class of the converted error, and a part of its message
@@ -132,6 +132,7 @@ def test_a_cause_counts() -> None:
 # error → whether its cause is not specific to one mirror
 _EVERYWHERE: dict[str, tuple[BaseException, bool]] = {
     "what may pass": (TransientError("x"), True),
+    "a store that refuses": (StoreRefusesError("x"), True),
     "a disk": (OSError(errno.EIO, "Input/output error", "/lake/x"), True),
     "no memory": (RuntimeError("java.lang.OutOfMemoryError: Java heap space"), True),
     "a JVM that is gone": (ConnectionRefusedError("Connection refused"), True),

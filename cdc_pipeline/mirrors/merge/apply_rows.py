@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -167,8 +167,8 @@ class RowMerger:
         typed = with_masks(with_generated(typed_rows(changes, target), target), masked_cells(state), self.salt)
         result, good = self._good_rows(typed, state, target, gaps, commits, note_gaps, baseline_records(changes))
         append_rows(path, good, target, commit)
-        result.merged = Merged(inserted=result.existing)
-        return result
+        # no changes of the stream: a cut counts what becomes of those
+        return replace(result, merged=Merged(inserted=result.existing), rejected=0)
 
     def _good_rows(
         self,

@@ -72,7 +72,9 @@ def adopt(
     published = published_cut(lake)
     is_passed = published.resolved_tso is not None and tso < published.resolved_tso
     batch = published.last_batch if is_passed else last_decoded_batch(lake)
-    _append_events(lake, tables, tso, batch, maker.run_id, with_gap=bool(holes))
+    # with the number of a cut, later ones do not look for statements to decide
+    decided = published.cut_id if is_passed else None
+    _append_events(lake, tables, tso, (batch, decided), maker.run_id, with_gap=bool(holes))
     if not is_passed:
         return Adoption(tables, None)
     names = [glob.escape(str(selection.mirror_name(table.name))) for table in tables]
@@ -89,9 +91,15 @@ def _partitions_without_watermark(lake: Lake, tso: int) -> tuple[str, ...]:
 
 
 def _append_events(
-    lake: Lake, tables: Sequence[BaselineTable], tso: int, batch: int, run_id: str, *, with_gap: bool
+    lake: Lake,
+    tables: Sequence[BaselineTable],
+    tso: int,
+    place: tuple[int, int | None],
+    run_id: str,
+    *,
+    with_gap: bool,
 ) -> None:
-    """Appends an event per table, unless the table has it already."""
+    """Appends an event per table, unless the table has it already. `place`: `batch_id` and `cut_id`."""
     history = lake.read("ddl_history")
     topic = f"{BASELINE_TOPIC}{tables[0].baseline}"
     known = {row["partition"] for row in history.where(F.col("topic") == topic).select("partition").collect()}
@@ -99,7 +107,8 @@ def _append_events(
     for table in tables:
         if table.number not in known:
             values = {
-                "batch_id": batch,
+                "batch_id": place[0],
+                "cut_id": place[1],
                 "topic": topic,
                 "partition": table.number,
                 "offset": 0,

@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_pipeline.errors import LakeError, SourceError
+from cdc_pipeline.errors import LakeError, SourceError, StoreRefusesError
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit
-from cdc_pipeline.lake.faults import StoreRefusesError, to_lake_error
+from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.writes import append_once
