@@ -128,6 +128,8 @@ def _append_events(
             rows.append(tuple(values.get(name) for name in history.columns))
     if rows:
         commit = Commit(
-            f"{lake.paths.app_id('ddl_history')}:{topic}", 1, {"run_id": run_id, "baseline": tables[0].baseline}
+            f"{lake.paths.app_id('ddl_history')}:{topic}",
+            len(known) + 1,
+            {"run_id": run_id, "baseline": tables[0].baseline},
         )
         append_once(small_frame(lake.spark, rows, history.schema), lake.paths.table("ddl_history"), commit)

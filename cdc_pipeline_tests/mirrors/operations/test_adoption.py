@@ -64,7 +64,7 @@ def export(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stream(spark: SparkSession, tmp_path: Path) -> Stream:
-    """Rows before the export, of which the export has the last state, are in the stream, too."""
+    """The stream also has rows from before the export, which has their last state."""
     found = Stream(spark, tmp_path / "one")
     found.write_slice(10, put("a", 5, "1", "before"), put("b", 5, "1", "b"))
     found.run()
@@ -137,6 +137,15 @@ def test_an_export_that_the_mirrors_have_passed(adopted: Stream, export: Path) -
     assert again.rebuilt is not None
     assert again.rebuilt.cut_id is None
     _assert_begins_with_the_export(adopted)
+
+
+def test_another_table_of_the_same_export(stream: Stream, export: Path) -> None:
+    stream.write_slice(30, *LATER)
+    stream.run()
+    for names in (("db.none",), ("db.a", "db.none")):
+        loading = Loading(stream.paths, "load", lambda line: None, processes=1)
+        adopt(_rebuilder(stream), loading.load("dumpling", str(export), lambda name, names=names: str(name) in names))
+    _assert_begins_with_the_export(stream)
 
 
 def test_later_rebuilds_begin_with_the_export(adopted: Stream) -> None:
