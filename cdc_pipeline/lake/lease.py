@@ -24,8 +24,8 @@ _NAME = ".lease"
 VALID = timedelta(seconds=60)
 _RENEWED_AFTER_SECONDS = 20.0
 _POLL_SECONDS = 2.0
-_FREED: dict[str, tuple[str, str]] = {}
-"""URL of the folder → the run that has freed its lease in this process, and the ETag of the free lease."""
+_FREED: dict[str, tuple[str, str, bool]] = {}
+"""URL of the folder → the run that has freed its lease in this process, the ETag of the free lease, and `_Lease.proven`."""
 
 
 @contextlib.contextmanager
@@ -60,7 +60,7 @@ def hold_lease(
         ended.set()
         renewal.join()
         if (e_tag := lease.release()) is not None and freed is not None:
-            _FREED[folder.url] = freed, e_tag
+            _FREED[folder.url] = freed, e_tag, lease.proven
 
 
 @dataclass
@@ -75,8 +75,9 @@ class _Lease:
 
     def take_back(self) -> bool:
         """Takes the lease if it is as this run has left it."""
-        run_id, e_tag = _FREED.pop(self.folder.url, ("", ""))
+        run_id, e_tag, proven = _FREED.pop(self.folder.url, ("", "", False))
         if run_id == self.run_id:
+            self.proven = proven
             self.e_tag = self.folder.replace(_NAME, self._content(), e_tag)
         return self.e_tag is not None
 

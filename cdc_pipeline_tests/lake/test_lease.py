@@ -102,6 +102,17 @@ def test_a_store_without_conditional_writes_is_refused(lake: LakePaths, monkeypa
         pass
 
 
+def test_a_store_is_proved_once(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps of a run in one process, and a later run."""
+    created: list[str] = []
+    create = S3Folder.create
+    monkeypatch.setattr(S3Folder, "create", lambda *call: created.append(call[1]) or create(*call))  # type: ignore[func-returns-value]
+    for run in ("first", "first", "second"):
+        with writer_lock(lake, run, print):
+            pass
+    assert created == [".lease"] * 2
+
+
 @pytest.mark.parametrize(
     ("lake_url", "variables", "expected"),
     [
