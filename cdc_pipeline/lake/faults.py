@@ -25,7 +25,7 @@ _DAMAGED = re.compile(
 _STORE_REFUSES = re.compile(
     r"\(Service: S3, Status Code: (?:301|400|401|403)|NoSuchBucket|AWS Error \w+ (?:\(HTTP status 40[013]\) )?during"
     r"|<Error>\s*<Code>(?!NoSuchKey|PreconditionFailed|SlowDown|InternalError|ServiceUnavailable)"
-    r"|(?:status|status code:) (?:301|400|401|403)\b"
+    r"|non-2xx status code: (?:301|400|401|403)\b"
 )
 _STORE_SAYS = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)|:(\w+): ([^:()]*) \(Service: S3,")
 # An exception class counts only at the begin of a line or after the host of a failed task: a quoted row value in a message

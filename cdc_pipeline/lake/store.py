@@ -130,7 +130,7 @@ class S3Folder:
             raise TransientError(f"{self.url}: the store does not respond: {reason}") from error
 
 
-# each client has its own connections, so a new one for each request would connect anew
+# each client has its own connections, so a new one for each request would connect again
 @functools.lru_cache
 def _open_store(url: str, endpoint: str) -> S3Store:
     try:

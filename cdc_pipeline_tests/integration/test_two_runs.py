@@ -88,8 +88,8 @@ def test_a_run_waits_for_another_and_a_rebuild_finds_all_equal(
 def test_two_runs_without_a_lock(
     store: str, spark: SparkSession, paths: LakePaths, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """As on a lake where a lock of the operating system has no effect, or of which one run was paused until its lease had
-    ended. One run may fail; Delta decides which and where."""
+    """As on a lake where a lock of the operating system has no effect, or where one run was paused until its lease ended.
+    One run may fail; Delta decides which and where."""
     if store == "s3":
         request.getfixturevalue("s3_spark")
         paths = LakePaths(f"s3a://{request.getfixturevalue('s3').bucket}/{uuid.uuid4().hex}", "shop")

@@ -22,8 +22,6 @@ _TABLES = pa.schema(
         "number": pa.int32(),
         "create": pa.string(),
         "tso": pa.int64(),
-        "began_at": pa.timestamp("us", "UTC"),
-        "time_zone": pa.string(),
         "rows": pa.int64(),
         "path": pa.string(),
         "loaded_at": pa.timestamp("us", "UTC"),
@@ -56,10 +54,6 @@ class BaselineTable:
     """Its CREATE TABLE."""
     tso: int | None
     """The moment of the export; None without TSOs."""
-    began_at: datetime | None
-    """When the export began."""
-    time_zone: str
-    """In which it prints TIMESTAMPs."""
     rows: int
     path: str
     """Of the export."""
@@ -98,7 +92,7 @@ def baseline_tables(lake: Lake, baseline: str) -> list[BaselineTable]:
         BaselineTable(
             row["baseline"],
             TableName(row["database"], row["table"]),
-            *(row[name] for name in ("number", "create", "tso", "began_at", "time_zone", "rows", "path")),
+            *(row[name] for name in ("number", "create", "tso", "rows", "path")),
         )
         for row in read_rows(lake, BASELINES, ("baseline", "=", baseline))
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
@@ -14,7 +13,7 @@ from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
 from cdc_pipeline.stored_json import BY_CLASS
 
 
-class BaseStep(ABC):
+class BaseStep:
     """What every step reports about itself."""
 
     state: MirrorState

@@ -124,11 +124,7 @@ class Loading:
                 BaselineFile(table.name, place, file.path, file.size, whole or "", sum(rows for rows, _ in results))
             )
         rows = sum(file.rows for file in files)
-        began = export.position.started
-        loaded = BaselineTable(
-            *(baseline, table.name, number, table.create, export.position.tso, _instant(began)),
-            *(export.time_zone or "UTC", rows, path),
-        )
+        loaded = BaselineTable(baseline, table.name, number, table.create, export.position.tso, rows, path)
         append_baseline(self._lake, loaded, files, datetime.now(timezone.utc), self.run_id)
         self.report(f"{table.name}: {rows:,} rows")
 
@@ -139,19 +135,16 @@ def baseline_id(export: Export, path: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def _instant(text: str | None) -> datetime | None:
-    """The time of a metadata file, which has no zone."""
-    try:
-        return None if text is None else datetime.fromisoformat(text.strip()).replace(tzinfo=timezone.utc)
-    except ValueError:
-        return None
-
-
 def create_table(paths: LakePaths, baseline: str, table: ExportedTable) -> None:
     """Creates the empty table of texts, unless it exists."""
     path = paths.baseline(baseline, table.name)
-    fields = [*((name, pa.string()) for name in table.schema.column_names), (FILE, pa.int32()), (ROW, pa.int64())]
-    DeltaTable.create(path, pa.schema(fields), mode="ignore", storage_options=storage_options(path))
+    DeltaTable.create(path, _schema(table), mode="ignore", storage_options=storage_options(path))
+
+
+def _schema(table: ExportedTable) -> pa.Schema:
+    return pa.schema(
+        [*((name, pa.string()) for name in table.schema.column_names), (FILE, pa.int32()), (ROW, pa.int64())]
+    )
 
 
 def load_part(part: Part) -> tuple[int, str | None]:
@@ -164,8 +157,7 @@ def load_part(part: Part) -> tuple[int, str | None]:
         for _ in reading:  # counts and hashes
             pass
         return reading.rows, reading.sha256
-    names = [field.name for field in opened.schema().fields]
-    schema = pa.schema([*((name, pa.string()) for name in names[:-2]), (FILE, pa.int32()), (ROW, pa.int64())])
+    schema = _schema(part.table)
     failures: list[SourceError] = []
     rows = pa.RecordBatchReader.from_batches(schema, _batches(reading, schema, part, failures))
     properties = commit_properties(part.commit, most_retries=_MOST_RETRIES)
@@ -181,7 +173,7 @@ def load_part(part: Part) -> tuple[int, str | None]:
 def _batches(
     reading: FileReading, schema: pa.Schema, part: Part, failures: list[SourceError]
 ) -> Iterator[pa.RecordBatch]:
-    """`failures` gets the error of a damaged file, of which delta-rs keeps the text only."""
+    """`failures` gets the error of a damaged file, because delta-rs keeps only its text."""
     try:
         for batch in reading:
             yield _numbered(batch, schema.names[:-2], schema, part)

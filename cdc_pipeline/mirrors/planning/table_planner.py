@@ -72,12 +72,11 @@ class TablePlanner:
         else:
             self._draft.flush_rows(name)
         existing = self._draft.state(name)
-        if existing is not None and change.baseline:
-            self._draft.steps.append(DropMirror(existing, statement.event.ddl_id))
-        elif existing is not None:
+        if existing is not None:
             self._draft.require_same_table(name)
-            # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
             self._draft.steps.append(DropMirror(existing, statement.event.ddl_id))
+        if existing is not None and not change.baseline:
+            # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
             self._end(name, statement.event.ddl_id, existing)
             statement.note(f"dropped the former {name}: the stream has no DROP or RENAME of it")
         state = MirrorState(name, f"{name}@{statement.event.ddl_id}", schema, inferred=inferred or not schema.columns)
