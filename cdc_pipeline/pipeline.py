@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,7 +14,9 @@ from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, TableSelection
 from cdc_pipeline.snapshots.export import ExportType
+from cdc_pipeline.snapshots.position import ExportTimes
 from cdc_pipeline.sources.source import Source
+from cdc_pipeline.spark.jdbc import JdbcServer
 
 PIPELINE_TAG = "cdc/pipeline"
 """Tag of each run with the name of its pipeline. `dagster.yaml` allows one run at a time per value."""
@@ -23,17 +26,31 @@ _MAX_RUNTIME_TAG = "dagster/max_runtime"
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """An export with which mirrors begin."""
-
+class ExportedFiles:
     type: ExportType
     path: str
+    times: ExportTimes | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """An export, or a server, with whose tables mirrors begin."""
+
+    source: ExportedFiles | JdbcServer
     tables: tuple[str, ...] = ("*",)
     """Patterns on the upstream `database.table`."""
     changefeed_start: int | None = None
     """The TSO from which the changefeed sends."""
     accept_gap: bool = False
     """Whether the stream may lack changes after the export."""
+    definitions_only: bool = False
+    packages: tuple[str, ...] = ()
+    """Maven coordinates of the driver of the server."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        password = self.source.password if isinstance(self.source, JdbcServer) else ""
+        return (password,) if password else ()
 
 
 @dataclass(frozen=True)
@@ -76,9 +93,15 @@ class Pipeline:
         return stores_of(self.lake, self.claim_store or "", self.source.folder)
 
     @property
+    def packages(self) -> tuple[str, ...]:
+        """Maven coordinates of further jars that the Spark session needs."""
+        return () if self.snapshot is None else self.snapshot.packages
+
+    @property
     def spark_key(self) -> str:
         """Key of the Dagster resource with the Spark session."""
-        return self.spark_resource or "_".join((OWN_SPARK, *self.stores))
+        jars = (re.sub(r"\W", "_", package) for package in self.packages)
+        return self.spark_resource or "_".join((OWN_SPARK, *self.stores, *jars))
 
     @property
     def run_tags(self) -> dict[str, str]:

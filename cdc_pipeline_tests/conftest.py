@@ -20,10 +20,11 @@ from pyspark.sql import SparkSession
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support import shards
-from cdc_pipeline_tests.support.spark_settings import SMALL
+from cdc_pipeline_tests.support.spark_settings import MARIADB_DRIVER, SMALL
 from cdc_pipeline_tests.support.tiers import hide_java, mark_tiers
 
 if TYPE_CHECKING:
+    from cdc_pipeline_tests.support.servers.mariadb import MariaDb
     from cdc_pipeline_tests.support.servers.object_store import ObjectStore
 
 # No deadline for examples: on a busy machine it would measure the machine.
@@ -137,14 +138,27 @@ def s3(
 
 
 @pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDb]:
+    """A server for all tests of the process, which create their own databases. Skips them if it is not installed."""
+    from cdc_pipeline_tests.support.servers.mariadb import NO_PROGRAMS, mariadb_programs, running_mariadb
+
+    programs = mariadb_programs()
+    if programs is None:
+        pytest.skip(NO_PROGRAMS)
+    with running_mariadb(programs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from cdc_pipeline.spark.session import SparkLakehouse
+    from cdc_pipeline.spark.session import SparkLakehouse, jar_packages
+    from cdc_pipeline.spark.stores import s3_packages
 
     session = SparkLakehouse(
         driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "3g"),
         shuffle_partitions=1,
         stores=["s3"],
-        settings=dict(SMALL),
+        settings={**SMALL, "spark.jars.packages": ",".join((*jar_packages(), *s3_packages(), MARIADB_DRIVER))},
     ).session
     yield session
     session.stop()

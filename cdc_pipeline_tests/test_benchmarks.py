@@ -17,6 +17,7 @@ from benchmarks import (
     beside,
     days,
     decode,
+    dumpling_export,
     end_to_end,
     follow_memory,
     growth,
@@ -28,6 +29,7 @@ from benchmarks import (
     readers,
     requests,
     results,
+    snapshot,
     start,
     straight_line,
     tables,
@@ -35,11 +37,14 @@ from benchmarks import (
 )
 from benchmarks.batches import BenchmarkLake, Cost
 from benchmarks.broker_batches import Batch, Stage
+from benchmarks.dumpling_export import TABLE, write_export
 from benchmarks.messages import SMALL, topic_records
 from benchmarks.paimon.sync import Mark, steady_marks
 from benchmarks.results import Figure
 from benchmarks.tables import changes, creation
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.snapshots.export import open_export
+from cdc_pipeline_tests.support.exports import rows_of
 
 _TABLES, _EVENTS = 2, 20
 _ROOT = Path(__file__).parents[1]
@@ -55,6 +60,7 @@ _MODULES = (
     "peers",
     "readers",
     "requests",
+    "snapshot",
     "start",
     "tables",
     "warm_batch",
@@ -99,6 +105,13 @@ _ROUNDS = [
         (30_000, peers.Run((21_000, 40_000), 4_000_000_000, {"disk": 240, "disk_raw": 80})),
     )
 ]
+
+
+def _snapshot(floor: float, load: float, adoption: float) -> dict[str, snapshot.Run]:
+    seconds = {"floor": floor, "load": load, "adoption": adoption}
+    return {name: snapshot.Run(value, 2 * value, 9, 2_000_000_000) for name, value in seconds.items()}
+
+
 _COSTS = [Cost(0.3, 0.7, 1.0, 3.0), Cost(0.1, 0.5, 0.6, 2.0), Cost(0.2, 0.6, 0.8, 2.4)]
 
 
@@ -274,10 +287,40 @@ _COSTS = [Cost(0.3, 0.7, 1.0, 3.0), Cost(0.1, 0.5, 0.6, 2.0), Cost(0.2, 0.6, 0.8
                 "requests_warm_local_seconds 0.800 s - -",
             ],
         ),
+        (
+            snapshot.figures_of([_snapshot(10, 28, 35), _snapshot(11, 28, 35), _snapshot(8, 20, 25)]),
+            [
+                "snapshot_load_ratio 2.55 ratio 3 met",
+                "snapshot_load_and_adoption_ratio 5.73 ratio 6 met",
+                "snapshot_floor_seconds 10.0 s - -",
+                "snapshot_floor_cpu_seconds 20.0 CPU-s - -",
+                "snapshot_floor_peak 2000 MB - -",
+                "snapshot_load_seconds 28.0 s - -",
+                "snapshot_load_cpu_seconds 56.0 CPU-s - -",
+                "snapshot_load_peak 2000 MB - -",
+                "snapshot_adoption_seconds 35.0 s - -",
+                "snapshot_adoption_cpu_seconds 70.0 CPU-s - -",
+                "snapshot_adoption_peak 2000 MB - -",
+            ],
+        ),
+        (
+            snapshot.memory_figures_of(
+                {"load": snapshot.Run(1, 1, 1, 400_000_000), "adoption": snapshot.Run(1, 1, 1, 2_000_000_000)},
+                {"load": snapshot.Run(5, 5, 1, 500_000_000), "adoption": snapshot.Run(5, 5, 1, 2_200_000_000)},
+            ),
+            [
+                "snapshot_load_memory_ratio 1.25 ratio 1.2 missed",
+                "snapshot_load_small_peak 400 MB - -",
+                "snapshot_load_large_peak 500 MB - -",
+                "snapshot_adoption_memory_ratio 1.10 ratio 1.2 met",
+                "snapshot_adoption_small_peak 2000 MB - -",
+                "snapshot_adoption_large_peak 2200 MB - -",
+            ],
+        ),
     ],
     ids=(
         *("decode", "end_to_end", "tables", "growth", "memory", "follow_memory", "start", "days", "latency"),
-        *("many_topics", "warm_batch", "peers", "readers", "requests"),
+        *("many_topics", "warm_batch", "peers", "readers", "requests", "snapshot", "snapshot_memory"),
     ),
 )
 def test_figures_of_each_benchmark(figures: list[Figure], lines: list[str]) -> None:
@@ -350,6 +393,33 @@ def test_a_batch_of_many_topics_has_its_changes_and_a_watermark_in_each_topic() 
     assert tsos == sorted(tsos)
     # one TSO in all topics
     assert len(set(tsos)) == len(tsos) - 2 * (len(topics) - 1)
+
+
+def test_an_export_in_files_and_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dumpling_export, "_STATEMENT_BYTES", 2000)
+    size = write_export(tmp_path / "export", 300, 7, file_bytes=20_000)
+    export = open_export("dumpling", str(tmp_path / "export"))
+    (table,) = export.tables
+    assert (table.name, export.position.tso, len(table.schema.columns)) == (TABLE, 7, 12)
+    assert sum(file.size for file in table.files) == size
+    assert 180 < size / 300 < 220
+    assert len(table.files) > 2
+    rows = rows_of(export, str(TABLE))
+    assert [row["id"] for row in rows] == [str(number) for number in range(1, 301)]
+    assert any(row["comment"] is None for row in rows)
+    assert all(json.loads(row["attributes"] or "")["city"] for row in rows)
+
+
+def test_each_process_of_the_snapshot_benchmark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count the rows themselves."""
+    monkeypatch.setattr(snapshot, "local_spark", lambda: spark)
+    write_export(tmp_path / "export", 300, snapshot.TSO)
+    job = snapshot.Job(str(tmp_path / "export"), 300, str(tmp_path / "tables"))
+    for measure in snapshot.MEASURED.values():
+        cost = measure(job)
+        assert min(cost.seconds, cost.cpu_seconds) > 0
 
 
 def _help_of(module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str) -> str:

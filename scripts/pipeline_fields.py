@@ -12,7 +12,7 @@ from cdc_pipeline.component.catalog_field import GlueCatalog, HiveCatalog
 from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
 from cdc_pipeline.component.kafka_fields import SecuritySettings
 from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, NotifySettings, SensorSettings
-from cdc_pipeline.component.snapshot_field import SnapshotSettings
+from cdc_pipeline.component.snapshot_field import JdbcSnapshotSettings, SnapshotSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
 from cdc_pipeline.component.table_fields import ComputedField, RouteRule
 
@@ -46,7 +46,8 @@ _SECTIONS: dict[str, Any] = {
     "source of type ticdc_storage": TicdcStorageSource,
     "catalog of type hive": HiveCatalog,
     "catalog of type glue": GlueCatalog,
-    "snapshot": SnapshotSettings,
+    "snapshot of type dumpling, mydumper or mysqldump": SnapshotSettings,
+    "snapshot of type jdbc": JdbcSnapshotSettings,
     "routes, each": RouteRule,
     "ddl_policy": DdlPolicyRules,
     "computed, each column": ComputedField,

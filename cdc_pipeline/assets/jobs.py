@@ -15,19 +15,22 @@ from cdc_pipeline.assets.nodes import CUTS, table_key, update_catalog
 from cdc_pipeline.assets.opened_lake import open_lake, spark_of
 from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks.cuts import own_commits_result
+from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
-from cdc_pipeline.mirrors.operations.adoption import adopt
+from cdc_pipeline.mirrors.operations.adoption import CLOCKS_MS, adopt, require_earlier_stream
 from cdc_pipeline.mirrors.operations.dry_run import pending_statements
 from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.loading import Loading
 from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance
+from cdc_pipeline.mirrors.operations.reading_server import ServerReading
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser, ReleaseReport
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline, Snapshot
+from cdc_pipeline.spark.jdbc import JdbcServer
 
 
 def one_step_job(
@@ -75,10 +78,8 @@ them."""
 
 def snapshot_job(pipeline: Pipeline, snapshot: Snapshot) -> dg.JobDefinition:
     def load_and_adopt(context: dg.OpExecutionContext) -> dg.Output[None]:
-        with translate_errors():
-            wants = partial(_wants, pipeline, snapshot)
-            loading = Loading(pipeline.paths, context.run.run_id, context.log.info)
-            baseline = loading.load(snapshot.type, snapshot.path, wants)
+        with translate_errors(snapshot.secrets):
+            baseline = _load(context, pipeline, snapshot)
         with open_lake(context, pipeline) as lake:
             rebuilder = _rebuilder(lake, context, pipeline)
             adoption = adopt(
@@ -86,6 +87,7 @@ def snapshot_job(pipeline: Pipeline, snapshot: Snapshot) -> dg.JobDefinition:
                 baseline,
                 changefeed_start=snapshot.changefeed_start,
                 accept_gap=snapshot.accept_gap,
+                definitions_only=snapshot.definitions_only,
             )
             _store_rebuilt_catalog(lake, adoption.rebuilt, context, pipeline)
         rows = ((str(table.name), table.rows) for table in adoption.tables)
@@ -98,6 +100,23 @@ def snapshot_job(pipeline: Pipeline, snapshot: Snapshot) -> dg.JobDefinition:
         return dg.Output(None, metadata=metadata)
 
     return one_step_job(pipeline, "snapshot", _SNAPSHOT, load_and_adopt)
+
+
+def _load(context: dg.OpExecutionContext, pipeline: Pipeline, snapshot: Snapshot) -> str:
+    """Loads the tables. Returns the id of their baseline."""
+    wants, source = partial(_wants, pipeline, snapshot), snapshot.source
+    if isinstance(source, JdbcServer):
+        lake = Lake(spark_of(context, pipeline).start(), pipeline.paths)
+        reading = ServerReading(lake, context.run.run_id, context.log.info, snapshot.definitions_only)
+        return reading.load(source, wants, partial(_require_stream, lake, snapshot))
+    loading = Loading(pipeline.paths, context.run.run_id, context.log.info, definitions_only=snapshot.definitions_only)
+    return loading.load(source.type, source.path, wants, source.times)
+
+
+def _require_stream(lake: Lake, snapshot: Snapshot, started_ms: int) -> None:
+    """Raises LakeError if a read that begins at this time could not be adopted."""
+    place = (started_ms - CLOCKS_MS) << TSO_SHIFT
+    require_earlier_stream(lake, place, changefeed_start=snapshot.changefeed_start, accept_gap=snapshot.accept_gap)
 
 
 def _wants(pipeline: Pipeline, snapshot: Snapshot, name: TableName) -> bool:

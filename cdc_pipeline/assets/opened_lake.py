@@ -26,12 +26,13 @@ def spark_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline
     """The resource of the pipeline. Raises `dg.Failure` if the project's one is no SparkLakehouse."""
     found = getattr(context.resources, pipeline.spark_key)
     if isinstance(found, SparkLakehouse):
-        if not set(pipeline.stores) <= {*found.stores}:
-            raise dg.Failure(
-                f"the resource {pipeline.spark_key!r} (field spark_resource) has stores: {found.stores}, but the pipeline "
-                f"needs {list(pipeline.stores)}",
-                allow_retries=False,
-            )
+        for name, needed in (("stores", pipeline.stores), ("packages", pipeline.packages)):
+            if not set(needed) <= {*getattr(found, name)}:
+                raise dg.Failure(
+                    f"the resource {pipeline.spark_key!r} (field spark_resource) has {name}: {getattr(found, name)}, but "
+                    f"the pipeline needs {list(needed)}",
+                    allow_retries=False,
+                )
         return found
     raise dg.Failure(
         f"the resource {pipeline.spark_key!r} (field spark_resource) is a {type(found).__name__}, but a "

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cdc_pipeline.lake.control_tables import iterate_rows, read_rows
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.mirrors.merge.baseline_rows import FILE, ROW
+from cdc_pipeline.mirrors.model.ddl_events import BASELINE_TOPIC, DEFINITION
+from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT, event_changes
+from cdc_pipeline.mysql.model.schema_changes import CreateTable
+from cdc_pipeline.mysql.model.table import TableName
 
 Row = Mapping[str, Any]
 
 _POSITION = ("batch_id", "topic", "partition", "offset", "dialect", "commit_ts", "es", "ts", "message_id")
 _ROW_COLUMNS = (*_POSITION, "row", "op", "key_names", "before", "after")
-_STATEMENT_COLUMNS = (*_POSITION, "sql", "status", "effect", "cut_id")
+_STATEMENT_COLUMNS = (*_POSITION, "kind", "type", "sql", "status", "effect", "cut_id")
 
 
 def table_history(
@@ -21,13 +26,40 @@ def table_history(
     """The table's rows of `ddl_history` (those with `sql`) and of `change_log`, in stream order.
 
     `database`, `table`: as upstream names them. `where`: column → text; keeps only changes with an image that has these
-    texts. `key`: texts of the key's columns, in the order of the message; keeps only changes of this row.
+    texts. `key`: texts of the key's columns, in the order of the message; keeps only changes of this row. With one of them
+    also the rows of exports that the table begins with.
     """
     named = (("database", "=", database), ("table", "=", table))
     statements = read_rows(lake, "ddl_history", *named, columns=_STATEMENT_COLUMNS)  # type: ignore[arg-type]
     changes = iterate_rows(lake, "change_log", *named, columns=_ROW_COLUMNS)  # type: ignore[arg-type]
     kept = (change for change in changes if _has_values(change, _wanted(change, where, key)))
-    return sorted([*statements, *kept], key=_order)
+    exported = (
+        row for event in statements for row in _exported_rows(lake, TableName(database, table), event, where, key)
+    )
+    return sorted([*statements, *kept, *exported], key=_order)
+
+
+def _exported_rows(
+    lake: Lake, name: TableName, event: Row, where: Mapping[str, str], key: Sequence[str]
+) -> Iterator[Row]:
+    """The rows of the baseline of the event, if it is one and has rows."""
+    if event["kind"] != BASELINE_EVENT or event["type"] == DEFINITION or not (where or key):
+        return
+    created = event_changes(event["kind"], name.database, name.table, event["sql"])[0]
+    names = created.schema.row_key if isinstance(created, CreateTable) else ()
+    if not isinstance(created, CreateTable) or (key and len(names) != len(key)):
+        return
+    wanted = {**where, **dict(zip(names, key, strict=False))}
+    if not wanted.keys() <= {*created.schema.column_names}:
+        return  # the export lacks a column
+    path = lake.paths.baseline(event["topic"].removeprefix(BASELINE_TOPIC), name)
+    rows = read_rows(
+        lake, path.removeprefix(f"{lake.paths.home}/"), *((one, "=", text) for one, text in wanted.items())
+    )
+    for row in rows:
+        place = {"partition": row.pop(FILE), "offset": row.pop(ROW)}
+        shown = {column: event[column] for column in _POSITION}
+        yield {**shown, **place, "op": "EXPORTED", "key_names": names, "before": None, "after": row}
 
 
 def message_value(lake: Lake, row: Row) -> bytes:

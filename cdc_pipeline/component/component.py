@@ -17,7 +17,7 @@ from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.component import run_fields, table_fields
 from cdc_pipeline.component.catalog_field import CATALOGS, CatalogField
 from cdc_pipeline.component.scaffold import PipelineScaffolder
-from cdc_pipeline.component.snapshot_field import SnapshotSettings
+from cdc_pipeline.component.snapshot_field import SNAPSHOTS, JdbcSnapshotSettings, SnapshotSettings
 from cdc_pipeline.component.source_field import SOURCES, SourceField
 from cdc_pipeline.component.yaml_model import YamlModel, limit, resolver_by_type, secret_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
@@ -203,10 +203,10 @@ class CdcPipeline(dg.Component, YamlModel):
         ),
     ] = ""
     snapshot: Annotated[
-        SnapshotSettings | None,
-        run_fields.settings_resolver(SnapshotSettings),
+        SnapshotSettings | JdbcSnapshotSettings | None,
+        resolver_by_type("snapshot", SNAPSHOTS),
         Field(
-            description="An export of tables that are older than their changes. `<name>_snapshot` loads it.",
+            description="Tables that are older than their changes: an export, or a server. `<name>_snapshot` loads them.",
             examples=[{"type": "dumpling", "path": "s3a://bucket/export"}],
         ),
     ] = None
@@ -449,7 +449,9 @@ class CdcPipeline(dg.Component, YamlModel):
             sensors.append(notify_sensor(pipeline, checks, names, self.freshness.limits, self.notify.settings))
         return dg.Definitions(
             assets=assets,
-            resources={} if self.spark_resource else {pipeline.spark_key: own_spark(pipeline.stores)},
+            resources={}
+            if self.spark_resource
+            else {pipeline.spark_key: own_spark(pipeline.stores, pipeline.packages)},
             schedules=[maintenance_schedule(maintain, self.maintenance_cron)],
             sensors=sensors,
             jobs=jobs,

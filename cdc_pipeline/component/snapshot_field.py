@@ -1,35 +1,145 @@
-"""The field `snapshot`: an export of the tables, with which their mirrors begin."""
+"""The field `snapshot`: an export of the tables, or their server, with which their mirrors begin."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, field_validator, model_validator
 
-from cdc_pipeline.component.yaml_model import YamlModel
-from cdc_pipeline.pipeline import Snapshot
+from cdc_pipeline.component.yaml_model import YamlModel, milliseconds, secret_resolver
+from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
+from cdc_pipeline.pipeline import ExportedFiles, Snapshot
 from cdc_pipeline.snapshots.export import ExportType
+from cdc_pipeline.snapshots.position import ExportTimes
+from cdc_pipeline.sources.kafka.client_settings import HIDDEN, SecretText
+from cdc_pipeline.spark.jdbc import JdbcServer
+
+_DRIVERS = {"jdbc:mysql:": "com.mysql.cj.jdbc.Driver", "jdbc:mariadb:": "org.mariadb.jdbc.Driver"}
 
 
-class SnapshotSettings(YamlModel):
-    """An export of Dumpling, mydumper or mysqldump, which `<name>_snapshot` loads and makes the beginning of mirrors."""
-
-    type: Annotated[ExportType, Field(description="The program that has written the export.")]
-    path: Annotated[
-        str, Field(description="Its folder, or the file of mysqldump: local, s3a:// or another URI of Arrow.")
-    ]
+class _SnapshotFields(YamlModel):
     tables: Annotated[
         list[str], Field(description="Patterns on the upstream database.table of the tables to load.")
     ] = ["*"]  # noqa: RUF012  # pydantic copies it
     changefeed_start: Annotated[
         int | None,
-        Field(description="TSO from which the changefeed sends (start-ts), if no watermark is as old as the export."),
+        Field(
+            description="TSO from which the changefeed sends (start-ts), or for other senders ms since 1970 << 18, if the "
+            "stream does not show that it is older than the export."
+        ),
     ] = None
     accept_gap: Annotated[
         bool,
         Field(description="Load tables although the stream may lack changes after the export. They have a gap then."),
     ] = False
 
+    @field_validator("changefeed_start")
+    @classmethod
+    def _validate_start(cls, value: int | None) -> int | None:
+        if value is None or FIRST_TSO <= value <= LAST_TSO:
+            return value
+        raise ValueError(f"{value} is not a TSO: a number such as 470613987560259584 is expected")
+
+    definitions_only: Annotated[
+        bool,
+        Field(
+            description="Import definitions, and no rows: for tables whose changes name no keys or types. The stream must "
+            "have no statements about them."
+        ),
+    ] = False
+
+
+class SnapshotSettings(_SnapshotFields):
+    """An export of Dumpling, mydumper or mysqldump, which `<name>_snapshot` loads and makes the beginning of mirrors."""
+
+    type: Annotated[ExportType, Field(description="The program that has written the export.")]
+    path: Annotated[
+        str, Field(description="Its folder, or the file of mysqldump: local, s3a:// or another URI of Arrow.")
+    ]
+    started: Annotated[
+        str | int | None,
+        Field(
+            description="When the export began, or a little earlier: 2026-11-29T01:00:00Z, or ms since 1970. Required "
+            "without a TSO, so for MySQL and MariaDB."
+        ),
+    ] = None
+    finished: Annotated[
+        str | int | None,
+        Field(
+            description="When it ended, or a little later, in the same form. By default when it is loaded. Tables without a "
+            "key get a gap if they changed in between."
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _validate_times(self) -> SnapshotSettings:
+        times = self._times
+        if times is not None and times.finished is not None and times.finished < times.started:
+            raise ValueError("finished is before started")
+        if times is None and self.finished is not None:
+            raise ValueError("finished needs started")
+        return self
+
+    @property
+    def _times(self) -> ExportTimes | None:
+        if self.started is None:
+            return None
+        finished = None if self.finished is None else milliseconds("finished", self.finished)
+        return ExportTimes(milliseconds("started", self.started), finished)
+
     @property
     def settings(self) -> Snapshot:
-        return Snapshot(self.type, self.path, tuple(self.tables), self.changefeed_start, self.accept_gap)
+        files = ExportedFiles(self.type, self.path, self._times)
+        return Snapshot(files, tuple(self.tables), self.changefeed_start, self.accept_gap, self.definitions_only)
+
+
+class JdbcSnapshotSettings(_SnapshotFields):
+    """A running MySQL or MariaDB, whose tables `<name>_snapshot` reads and makes the beginning of mirrors."""
+
+    # errors must not show the value, which may be a password
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    type: Literal["jdbc"]
+    url: Annotated[str, Field(description="jdbc:mysql://host:3306/ or jdbc:mariadb://host:3306/, without user.")]
+    driver: Annotated[
+        str,
+        Field(description="Maven coordinates of the driver, such as org.mariadb.jdbc:mariadb-java-client:3.5.6."),
+    ]
+    user: Annotated[str, secret_resolver("snapshot.user"), Field(description="User, with the right SELECT.")] = ""
+    password: Annotated[
+        str,
+        AfterValidator(SecretText),
+        PlainSerializer(lambda text: HIDDEN if text else "", when_used="json"),
+        secret_resolver("snapshot.password"),
+        Field(description="Secret: the password, from the environment."),
+    ] = ""
+
+    @field_validator("url")
+    @classmethod
+    def _validate_url(cls, value: str) -> str:
+        if not value.startswith(tuple(_DRIVERS)):
+            raise ValueError("jdbc:mysql://… or jdbc:mariadb://… is expected")
+        if re.search(r"password|//[^/]*@", value):
+            raise ValueError("user and password are fields of their own")
+        return value
+
+    @field_validator("driver")
+    @classmethod
+    def _validate_driver(cls, value: str) -> str:
+        if not re.fullmatch(r"[\w.-]+:[\w.-]+:[\w.-]+", value):
+            raise ValueError(f"{value!r}: Maven coordinates group:artifact:version are expected")
+        return value
+
+    @property
+    def settings(self) -> Snapshot:
+        name = next(name for prefix, name in _DRIVERS.items() if self.url.startswith(prefix))
+        server = JdbcServer(self.url, name, self.user, self.password)
+        own = self.changefeed_start, self.accept_gap, self.definitions_only
+        return Snapshot(server, tuple(self.tables), *own, (self.driver,))
+
+
+SNAPSHOTS: dict[str, type[SnapshotSettings] | type[JdbcSnapshotSettings]] = {
+    **dict.fromkeys(("dumpling", "mydumper", "mysqldump"), SnapshotSettings),
+    "jdbc": JdbcSnapshotSettings,
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import dagster as dg
@@ -11,7 +10,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from cdc_pipeline.component.kafka_fields import Options, SecuritySettings, options_resolver, validate_options
 from cdc_pipeline.component.run_fields import settings_resolver
-from cdc_pipeline.component.yaml_model import YamlModel, limit
+from cdc_pipeline.component.yaml_model import YamlModel, limit, milliseconds
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
@@ -67,21 +66,7 @@ class StartAt(YamlModel):
             return Start("offsets", offsets=_by_partition(self.offsets))
         if self.commit_tso is not None:
             return Start("time", time_ms=(self.commit_tso >> TSO_SHIFT) - CLOCK_SKEW_MS)
-        return Start("time", time_ms=_milliseconds(str(self.timestamp)))
-
-
-def _milliseconds(text: str) -> int:
-    if re.fullmatch(r"\d{13}", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise ValueError(
-            f"timestamp: {text!r} is not an instant: 2026-11-22T10:00:00Z or ms since 1970 (13 digits) is expected"
-        )
-    return int(moment.timestamp() * 1000)
+        return Start("time", time_ms=milliseconds("timestamp", self.timestamp))
 
 
 def _resolve_start(context: dg.ResolutionContext, model: Any) -> Any:

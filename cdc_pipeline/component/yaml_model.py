@@ -12,6 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping
+from datetime import datetime
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any
@@ -79,6 +80,22 @@ def limit(*fields: str, least: float = 0, above: float | None = None, most: floa
     return field_validator(*fields)(validate)
 
 
+def milliseconds(field: str, value: str | int | None) -> int:
+    """An instant in ms since 1970. Raises ValueError, which names the field."""
+    text = str(value)
+    if re.fullmatch(r"\d{13}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError(
+            f"{field}: {text!r} is not an instant: 2026-11-22T10:00:00Z or ms since 1970 (13 digits) is expected"
+        )
+    return int(moment.timestamp() * 1000)
+
+
 def _unset_variable(value: object, path: str) -> tuple[str, str] | None:
     """Path and name of the first variable in a text, list or mapping that the environment lacks."""
     if isinstance(value, str):
@@ -120,7 +137,7 @@ class _ByType:
     """Annotation of a union with the discriminator `type`: only the errors of the named type are reported."""
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
-        forms = dict(zip(core_schema["choices"], handler(core_schema)["oneOf"], strict=True))
+        forms = {name: handler(form) for name, form in core_schema["choices"].items()}
         named = [{"if": {"properties": {"type": {"const": name}}}, "then": form} for name, form in forms.items()]
         types = {"properties": {"type": {"enum": list(forms)}}, "required": ["type"]}
         return {"type": "object", **types, "allOf": named}

@@ -42,9 +42,10 @@ def append_if(frame: DataFrame, path: str, commit: Commit, accept: Callable[[], 
     return _columns(schema) == _columns(frame.schema) and _append(frame, path, snapshot, commit, accept)
 
 
-def overwrite_once(frame: DataFrame, path: str, commit: Commit) -> None:
-    """Replaces rows and schema by those of `frame` in one commit, unless the table already contains it."""
-    _writer(frame, commit, {"overwriteSchema": "true"}).mode("overwrite").save(path)
+def overwrite_once(frame: DataFrame, path: str, commit: Commit, **options: str) -> None:
+    """Replaces rows and schema by those of `frame` in one commit, unless the table already contains it. `options`: of
+    `df.write`."""
+    _writer(frame, commit, {"overwriteSchema": "true", **options}).mode("overwrite").save(path)
     forget_version(path)  # of a control table, which a rebuild replaces
 
 

@@ -13,7 +13,7 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, MySqlType
 from cdc_pipeline.mysql.types.charsets import charset_of_column
 from cdc_pipeline.snapshots.literals import read_literal
 
@@ -58,6 +58,11 @@ def _keep_control_character(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error("cdc_latin1", _keep_control_character)
+
+
+def is_bytes(kind: MySqlType) -> bool:
+    """Whether the texts of values are hexadecimal digits."""
+    return kind.base in _BYTES
 
 
 class Form(Enum):

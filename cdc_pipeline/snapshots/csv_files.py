@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from cdc_pipeline.snapshots.cell_texts import Cells, Form
-from cdc_pipeline.snapshots.literals import NUMBER, unescape
+from cdc_pipeline.snapshots.literals import NUMBER, unescape, unescape_all
 from cdc_pipeline.snapshots.row_text import RowPattern, Taken, Text
 from cdc_pipeline.snapshots.table_rows import BatchWriter, RowBatch, batches
 
@@ -54,7 +54,7 @@ def csv_batches(text: Text, cells: Sequence[Cells], rows_per_batch: int) -> Iter
     other = {Form.NUMBER: rb"(\"%b\")" % _CONTENT, Form.BYTES: _NO_OTHER_FORM, Form.TEXT: rb"(%b)" % NUMBER}
     values = [rb"(?:%b|\\N|%b)" % (usual[cell.form], other[cell.form]) for cell in cells]
     pattern = RowPattern(re.compile(b",".join(values) + rb"\r?\n"), _INCOMPLETE_LINE, _DIALECT.format(len(cells)))
-    writer = BatchWriter(text.file, cells, [unescape] * len(cells), bytes_are_hex=False)
+    writer = BatchWriter(text.file, cells, [unescape_all] * len(cells), bytes_are_hex=False)
     yield from batches(_lines(text, pattern), writer, rows_per_batch)
 
 
@@ -79,10 +79,14 @@ def outfile_batches(text: Text, cells: Sequence[Cells], rows_per_batch: int) -> 
     )
 
 
-def _unescape_outfile(lead: bytes) -> Callable[[bytes], bytes]:
-    """The bytes of a value: after a backslash is a tab, a newline, a backslash or the `0` of NUL. `lead`: as in `_LEADS`."""
+def _unescape_outfile(lead: bytes) -> Callable[[Sequence[bytes | None]], Sequence[bytes | None]]:
+    """The bytes of values: after a backslash is a tab, a newline, a backslash or the `0` of NUL. `lead`: as in `_LEADS`."""
     parts = re.compile(rb"([%b].)|\\(.)" % lead if lead else rb"((?!))?\\(.)", re.DOTALL)
-    return lambda content: parts.sub(lambda part: part[1] or (b"\0" if part[2] == b"0" else part[2]), content)
+
+    def unescaped(content: bytes) -> bytes:
+        return parts.sub(lambda part: part[1] or (b"\0" if part[2] == b"0" else part[2]), content)
+
+    return lambda values: [unescaped(value) if value and b"\\" in value else value for value in values]
 
 
 def _lines(text: Text, pattern: RowPattern) -> Iterator[Taken]:

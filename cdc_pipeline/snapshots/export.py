@@ -15,15 +15,17 @@ from cdc_pipeline.snapshots.cell_texts import OF_COLUMN, UTF8
 from cdc_pipeline.snapshots.csv_files import csv_batches, outfile_batches, read_header
 from cdc_pipeline.snapshots.definitions import ExportedTable, created_table, is_sequence
 from cdc_pipeline.snapshots.dump_file import DumpFile, SessionSettings
-from cdc_pipeline.snapshots.files import BLOCK_BYTES, DataFile, ExportFiles
+from cdc_pipeline.snapshots.files import DataFile, ExportFiles
 from cdc_pipeline.snapshots.insert_statements import insert_batches
-from cdc_pipeline.snapshots.position import ExportPosition, read_metadata
+from cdc_pipeline.snapshots.position import ExportPosition, ExportTimes, read_metadata
 from cdc_pipeline.snapshots.row_text import Text
 from cdc_pipeline.snapshots.table_rows import RowBatch
 
 ExportType = Literal["dumpling", "mydumper", "mysqldump"]
 PART_BYTES = 128 << 20
-_ROWS_PER_BATCH = 4096  # their values fit into the cache of a core
+# the values of a batch fit into the cache of a core
+_PARSED_BYTES = 128 << 10
+_ROWS_PER_BATCH = 512
 _KNOWN = re.compile(r"(?P<stem>.+)\.(?P<kind>sql|csv|txt)(?P<packed>\.gz|\.zst)?", re.DOTALL)
 _UNKNOWN = re.compile(r".+\.(?:sql|csv|txt|dat|parquet|xml)(?:\.\w+)?", re.DOTALL)
 _NO_TABLE = re.compile(r"-schema-(?:create|view|triggers|post|sequence)\Z|-placement-policy-create\Z")
@@ -40,6 +42,8 @@ class Export:
     """In which TIMESTAMPs are printed; None: in that of the server."""
     hashes: Mapping[str, str]
     """File → SHA-256, of files that were read whole to find their tables."""
+    times: ExportTimes | None = None
+    """When it ran, if the user says it."""
 
 
 def open_export(kind: ExportType, path: str) -> Export:
@@ -217,7 +221,7 @@ class FileReading:
         table: ExportedTable,
         file: DataFile,
         *,
-        block: int = BLOCK_BYTES,
+        block: int = _PARSED_BYTES,
         rows_per_batch: int = _ROWS_PER_BATCH,
     ) -> None:
         self._files, self._table, self._file = files, table, file

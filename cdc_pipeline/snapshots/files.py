@@ -72,12 +72,15 @@ class ExportFiles:
         self.is_folder = info.type == fs.FileType.Directory
         self.sizes: dict[str, int] = self._sizes() if self.is_folder else {name: info.size}
         """Name → bytes, in the order of the names."""
+        self.modified_ms = self._modified_ms if self.is_folder else _ms(info)
+        """When the newest file was written, in ms since 1970; 0 if the store does not say it."""
         if not self.is_folder:
             self._folder = self._folder[: -len(name)].rstrip("/")
 
     def _sizes(self) -> dict[str, int]:
         with self._named_errors():
             found = self._files.get_file_info(fs.FileSelector(self._folder))
+        self._modified_ms = max(map(_ms, found), default=0)
         return {info.base_name: info.size for info in sorted(found, key=lambda info: info.path) if info.is_file}
 
     def read(self, name: str) -> bytes:
@@ -105,6 +108,10 @@ class ExportFiles:
             if isinstance(error, FileNotFoundError):
                 raise SourceError(f"{self.path}: the file {name!r} is missing. Copy the export again") from error
             raise read_error("/".join(filter(None, (self.path, name))), error) from error
+
+
+def _ms(info: Any) -> int:
+    return int(info.mtime.timestamp() * 1000) if info.mtime is not None else 0
 
 
 class TextStream:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cdc_pipeline.snapshots.cell_texts import Cells, Form
-from cdc_pipeline.snapshots.literals import CONTENT, INCOMPLETE_LITERAL, LITERAL, NUMBER, unescape
+from cdc_pipeline.snapshots.literals import CONTENT, INCOMPLETE_LITERAL, LITERAL, NUMBER, unescape_all
 from cdc_pipeline.snapshots.row_text import RowPattern, Taken, Text
 from cdc_pipeline.snapshots.table_rows import BatchWriter, RowBatch, batches
 
@@ -94,7 +94,7 @@ def insert_batches(
     if head is None:
         raise text.torn("INSERT INTO … VALUES")
     cells = cells_for(head.columns)
-    writer = BatchWriter(text.file, cells, [unescape] * len(cells), bytes_are_hex=True)
+    writer = BatchWriter(text.file, cells, [unescape_all] * len(cells), bytes_are_hex=True)
     # the first quote of the rows opens a string
     found = re.compile(rb"['\"]").search(text.text, text.at)
     pattern = row_pattern(cells, b"'" if found is None else found[0])

@@ -8,6 +8,7 @@ sign of an export without backslash escapes, in which `\\n` is two characters.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _PLAIN = rb"[^'\"\\\n\r\0\x1a]*"
 CONTENT = rb"%b(?:\\[0nrZ'\"\\\x80-\xff]%b)*" % (_PLAIN, _PLAIN)
@@ -42,6 +43,17 @@ def unescape(content: bytes) -> bytes:
         for letter, character in _ESCAPED.items():
             content = content.replace(b"\\" + letter, character)
     return content.replace(b"\\", b"")
+
+
+def unescape_all(values: Sequence[bytes | None]) -> Sequence[bytes | None]:
+    """`unescape` of each value of a column: of all at once, unless an escape is a backslash or NUL."""
+    column = b"\0".join(filter(None, values))  # no value has a NUL that is not escaped
+    if b"\\" not in column:
+        return values
+    if b"\\\\" in column or b"\\0" in column:
+        return [unescape(value) if value and b"\\" in value else value for value in values]
+    contents = iter(unescape(column).split(b"\0"))
+    return [next(contents) if value else value for value in values]
 
 
 def read_literal(literal: bytes) -> tuple[bytes, str | None]:

@@ -33,6 +33,15 @@ class ExportPosition:
     finished: str | None = None
 
 
+@dataclass(frozen=True)
+class ExportTimes:
+    """When an export without a TSO ran, in ms since 1970 by upstream's clock. Its rows are of moments in between."""
+
+    started: int
+    finished: int | None = None
+    """None: before it was loaded."""
+
+
 def read_metadata(text: str, place: str) -> ExportPosition:
     """The position in the file `metadata` of Dumpling or mydumper. Raises SourceError if the export is not finished.
 

@@ -28,8 +28,8 @@ class BatchWriter:
 
     file: DataFile
     cells: Sequence[Cells]
-    unescapes: Sequence[Callable[[bytes], bytes]]
-    """Per column."""
+    unescapes: Sequence[Callable[[Sequence[bytes | None]], Sequence[bytes | None]]]
+    """Per column, of its values."""
     bytes_are_hex: bool
     """Whether the usual form of a binary value is hexadecimal digits: `x'…'`."""
 
@@ -51,7 +51,7 @@ class BatchWriter:
     def _texts(
         self,
         cells: Cells,
-        unescape: Callable[[bytes], bytes],
+        unescape: Callable[[Sequence[bytes | None]], Sequence[bytes | None]],
         usual: Sequence[bytes | None],
         other: Sequence[bytes | None],
     ) -> pa.Array:
@@ -62,9 +62,7 @@ class BatchWriter:
                     raise UnreadableCellError(f"column {cells.name!r} has an odd number of hexadecimal digits", index)
             texts = pa.array(digits, pa.string())
         else:
-            if b"\\" in b"".join(filter(None, usual)):
-                usual = [unescape(value) if value and b"\\" in value else value for value in usual]
-            texts = cells.texts(usual)
+            texts = cells.texts(unescape(usual))
         return cells.literal_texts(other, texts) if any(other) else texts
 
 

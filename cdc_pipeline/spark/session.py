@@ -174,6 +174,10 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
         description="Object stores of lakes and sources: `s3` for `s3a://…`. A pipeline adds its own; name them if another "
         "pipeline of the process starts the session.",
     )
+    packages: list[str] = Field(
+        default_factory=list,
+        description="Maven coordinates of further jars, such as a JDBC driver. A pipeline adds its own.",
+    )
     settings: dict[str, str] = Field(
         default_factory=dict,
         description="Further Spark settings, which override all others but those that decide which values are stored: time "
@@ -211,7 +215,7 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
             "spark.driver.memory": self.driver_memory,
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(self.shuffle_partitions or os.cpu_count() or 2),
-            "spark.jars.packages": ",".join((*jar_packages(), *(s3_packages() if has_s3 else ()))),
+            "spark.jars.packages": ",".join((*jar_packages(), *(s3_packages() if has_s3 else ()), *self.packages)),
             "spark.jars.excludes": ",".join((*_SHIPPED_WITH_SPARK, *(S3_EXCLUDES if has_s3 else ()))),
             **self.settings,
         }
@@ -252,10 +256,11 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
 
 
 @functools.lru_cache
-def own_spark(stores: tuple[str, ...] = ()) -> SparkLakehouse:
+def own_spark(stores: tuple[str, ...] = (), packages: tuple[str, ...] = ()) -> SparkLakehouse:
     """The resource of pipelines that name none of their project: one object, which several pipelines can share."""
     return SparkLakehouse(
         stores=list(stores),
+        packages=list(packages),
         master=os.environ.get("CDC_SPARK_MASTER", "local[*]"),
         driver_memory=os.environ.get("CDC_DRIVER_MEMORY", "4g"),
     )

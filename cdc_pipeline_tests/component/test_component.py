@@ -21,12 +21,14 @@ from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.pipeline import ExportedFiles, Pipeline, Snapshot
+from cdc_pipeline.snapshots.position import ExportTimes
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.positions import Start, TopicSelection
 from cdc_pipeline.sources.kafka.source import KafkaTopics
 from cdc_pipeline.sources.storage.source import TicdcStorage
+from cdc_pipeline.spark.jdbc import JdbcServer
 
 # Dagster 1.13.27 parses YAML with a deprecated call of pydantic.
 pytestmark = pytest.mark.filterwarnings(
@@ -64,6 +66,37 @@ def test_valid_file_loads(load: Callable[[str], CdcPipeline]) -> None:
     component = load(_yaml(_GOOD))
     assert component.pipeline == Pipeline("shop", CaptureFiles("captures"), "lake", "UTC", 2)
     assert component.dialect == "auto"
+
+
+_TIMES = {"started": "2026-11-29T01:00:00Z", "finished": 1_795_914_600_000}
+_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.6"
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        ({"type": "dumpling", "path": "/a"}, Snapshot(ExportedFiles("dumpling", "/a"))),
+        (
+            {"type": "mysqldump", "path": "/a.sql", "definitions_only": True, **_TIMES},
+            Snapshot(
+                ExportedFiles("mysqldump", "/a.sql", ExportTimes(1_795_914_000_000, 1_795_914_600_000)),
+                definitions_only=True,
+            ),
+        ),
+        (
+            {"type": "jdbc", "url": "jdbc:mariadb://db:3306/", "driver": _DRIVER, "user": "u", "password": "1e5"},
+            Snapshot(JdbcServer("jdbc:mariadb://db:3306/", "org.mariadb.jdbc.Driver", "u", "1e5"), packages=(_DRIVER,)),
+        ),
+    ],
+)
+def test_snapshots(load: Callable[[str], CdcPipeline], declared: dict[str, Any], expected: Snapshot) -> None:
+    component = load(_yaml({**_GOOD, "snapshot": declared}))
+    assert component.pipeline.snapshot == expected
+    assert "1e5" not in repr(component.pipeline)
+    assert "1e5" not in repr(component)
+    (key,) = component.build_defs().resources or {}
+    assert key == component.pipeline.spark_key
+    assert (key == "cdc_spark") == (declared["type"] != "jdbc")
 
 
 def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
@@ -533,6 +566,35 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "metastore": (
         {**_GOOD, "catalog": {"type": "hive", "uri": "metastore:9083"}},
         ["catalog", "uri", "'metastore:9083' is not the address of a metastore: thrift://host:port is expected"],
+    ),
+    "export without a time zone": (
+        {**_GOOD, "snapshot": {"type": "mysqldump", "path": "a.sql", "started": "2026-11-29 01:00:00"}},
+        ["snapshot", "started", "'2026-11-29 01:00:00' is not an instant"],
+    ),
+    "export that ended before it began": (
+        {
+            **_GOOD,
+            "snapshot": {
+                "type": "mydumper",
+                "path": "a",
+                "started": "2026-11-29T01:00:00Z",
+                "finished": "2026-11-29T00:59:00Z",
+            },
+        },
+        ["snapshot", "finished is before started"],
+    ),
+    "snapshot of an unknown type": ({**_GOOD, "snapshot": {"type": "xml", "path": "a"}}, ["snapshot", "type", "'xml'"]),
+    "server of another kind": (
+        {**_GOOD, "snapshot": {"type": "jdbc", "url": "jdbc:postgresql://db/", "driver": "a:b:1"}},
+        ["snapshot", "url", "jdbc:mysql://… or jdbc:mariadb://… is expected"],
+    ),
+    "driver without a version": (
+        {**_GOOD, "snapshot": {"type": "jdbc", "url": "jdbc:mysql://db/", "driver": "mysql"}},
+        ["snapshot", "driver", "group:artifact:version"],
+    ),
+    "password in the address": (
+        {**_GOOD, "snapshot": {"type": "jdbc", "url": "jdbc:mysql://db/?password=x", "driver": "a:b:1"}},
+        ["snapshot", "url", "user and password are fields of their own"],
     ),
     "no metastore": ({**_GOOD, "catalog": {"type": "hive"}}, ["attributes.catalog", "uri"]),
     "glue with an address": (

@@ -14,6 +14,7 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.snapshots.cell_texts import OF_COLUMN
 from cdc_pipeline.snapshots.definitions import ExportedTable
 from cdc_pipeline.snapshots.insert_statements import insert_batches
+from cdc_pipeline.snapshots.literals import unescape, unescape_all
 from cdc_pipeline_tests.support.exports import Rows, text_of
 
 _CREATE = "CREATE TABLE `t` (`id` bigint, `text` text, `bytes` blob, `day` date, `old` varchar(9) CHARACTER SET latin1)"
@@ -214,3 +215,9 @@ def _cells(names: Sequence[str]) -> list[str]:
 
 def test_the_columns_of_the_data() -> None:
     assert _cells(()) == ["utf8mb4", "utf8mb4", "utf8mb4", "utf8mb4", "latin1"]
+
+
+@pytest.mark.parametrize("last", [b"plain", rb"a \\ b", rb"NUL \0", rb"\'"])
+def test_a_column_of_escapes(last: bytes) -> None:
+    values = [rb"it\'s", None, b"", rb"\"a\nb\r\Z\"", b"none", last]
+    assert list(unescape_all(values)) == [None if value is None else unescape(value) for value in values]

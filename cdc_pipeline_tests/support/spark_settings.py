@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+MARIADB_DRIVER = "org.mariadb.jdbc:mariadb-java-client:4.0.0"
+"""The JDBC driver of tests. Version 4 has no dependencies; version 3 has JNA for logins by Windows."""
+
 # Java's default, but given as an option it keeps the package from writing archives of classes: JVMs of tests have many
 # different options, and each combination would have its own.
 _NO_ARCHIVE = "-Xshare:auto"

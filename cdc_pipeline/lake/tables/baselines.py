@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -22,6 +22,9 @@ _TABLES = pa.schema(
         "number": pa.int32(),
         "create": pa.string(),
         "tso": pa.int64(),
+        "started": pa.int64(),
+        "finished": pa.int64(),
+        "time_zone": pa.string(),
         "rows": pa.int64(),
         "path": pa.string(),
         "loaded_at": pa.timestamp("us", "UTC"),
@@ -54,9 +57,19 @@ class BaselineTable:
     """Its CREATE TABLE."""
     tso: int | None
     """The moment of the export; None without TSOs."""
+    started: int | None
+    """Without a TSO: when the export began and ended, in ms since 1970 by upstream's clock."""
+    finished: int | None
+    time_zone: str | None
+    """In which its TIMESTAMPs are printed; None: in that of the pipeline."""
     rows: int
     path: str
-    """Of the export."""
+    """Of the export, or the address of the server that was read."""
+
+    @property
+    def has_exact_floats(self) -> bool:
+        """Whether its FLOATs have all digits. Programs that export print six."""
+        return self.path.startswith("jdbc:")
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ def baseline_tables(lake: Lake, baseline: str) -> list[BaselineTable]:
         BaselineTable(
             row["baseline"],
             TableName(row["database"], row["table"]),
-            *(row[name] for name in ("number", "create", "tso", "rows", "path")),
+            *(row[field.name] for field in fields(BaselineTable)[2:]),
         )
         for row in read_rows(lake, BASELINES, ("baseline", "=", baseline))
     ]

@@ -22,7 +22,7 @@ from cdc_pipeline.lake.log_files import has_version
 from cdc_pipeline.lake.paths import LakePaths, mirror_folders
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.consistent_cuts import CUTS, read_newest_cut
-from cdc_pipeline.mirrors.changes.window import Window, is_below, read_unapplied
+from cdc_pipeline.mirrors.changes.window import Window, is_below, is_of_baseline, read_unapplied
 from cdc_pipeline.mirrors.model.step_commits import VERSIONS_OF_CUT
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tables
 from cdc_pipeline.mirrors.settings.selection import ALL_TABLES, SELECTION_JSON, TableSelection
@@ -192,7 +192,7 @@ def with_ends(
     if found.has_tsos or not found.last_batch:
         return found
     changes = read_unapplied(lake, None, published.ends, published.last_batch, found.last_batch)
-    statements = lake.read("ddl_history").where(F.col("batch_id") <= found.last_batch)
+    statements = lake.read("ddl_history").where((F.col("batch_id") <= found.last_batch) & ~is_of_baseline())
     of_new = F.when(F.col("batch_id") > published.last_batch, F.col("at"))
     columns = ["topic", "at", "batch_id"]
     by_topic = (

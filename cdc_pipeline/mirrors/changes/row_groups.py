@@ -55,6 +55,8 @@ class RowGroup:
     """The size of their images' texts, if asked for."""
     spelled: tuple[TableName, ...] = ()
     """Upstream's name of the table, as the messages spell it, the first one first."""
+    oldest_es: int = 0
+    """The lowest `es`, in ms."""
 
 
 # a column that `before` lacks and `after` has a value of: it did not change, or it was NULL
@@ -100,6 +102,7 @@ def row_groups(changes: DataFrame, *, with_text_bytes: bool = False) -> list[Row
             F.min_by(SPELLED, place).alias("first_spelled"),
             F.collect_set(SPELLED).alias("spelled"),
             F.max("timestamp").alias("newest"),
+            F.min("es").alias("oldest_es"),
             size.alias("text_bytes"),
         )
         .orderBy("database", "table", "segment", "first", F.desc("images"), F.desc("inserts"))
@@ -123,6 +126,7 @@ def row_groups(changes: DataFrame, *, with_text_bytes: bool = False) -> list[Row
             source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,
             newest=row["newest"],
             text_bytes=row["text_bytes"],
+            oldest_es=row["oldest_es"] or 0,
             spelled=tuple(dict.fromkeys(TableName(*name) for name in (row["first_spelled"], *row["spelled"]))),
         )
         for row in rows

@@ -4,6 +4,7 @@ A row with a TSO lies after a statement with a lower TSO. At the statement's own
 
 - Within one partition Canal's messages are in binlog order, so offsets decide. `es` does not: it is when a statement began,
   and rows written during a long ALTER are logged before it.
+- A row lies after a baseline if its `at` is greater: the event's is chosen for that (`mirrors.operations.adoption`).
 - Between partitions `at` decides, then the offset within one partition. Between two topics of one batch of Canal nothing
   decides: with `canal.mq.dynamicTopic` a thread per topic builds the messages (canal-facts 49).
 
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, trait_sql
 from cdc_pipeline.gaps import Gap, GapKind, statement_gap
-from cdc_pipeline.mirrors.model.ddl_events import SAME_BATCH_MS, DdlEvent
+from cdc_pipeline.mirrors.model.ddl_events import BASELINE_TOPIC, SAME_BATCH_MS, DdlEvent
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
     AlterTable,
@@ -59,7 +60,8 @@ _IN_LOG_ORDER = trait_sql(Trait.IN_LOG_ORDER)
 _AT = f"if({_IN_LOG_ORDER}, at, commit_ts)"
 # whether a row lies after a statement; NULL if its position does not decide
 _LIES_AFTER = (
-    f"CASE WHEN {_IN_LOG_ORDER} AND {_SAME_PARTITION} THEN `offset` > bound.`offset` "
+    f"CASE WHEN bound.topic LIKE '{BASELINE_TOPIC}%' THEN at > bound.at "
+    f"WHEN {_IN_LOG_ORDER} AND {_SAME_PARTITION} THEN `offset` > bound.`offset` "
     f"WHEN {_IN_LOG_ORDER} AND {_OTHER_TOPIC_OF_BATCH} THEN NULL "
     f"WHEN exact_ts OR {_AT} <> bound.at THEN {_AT} > bound.at "
     f"WHEN {_SAME_PARTITION} THEN `offset` > bound.`offset` END"

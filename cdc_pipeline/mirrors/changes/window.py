@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.mirrors.model.ddl_events import BASELINE_TOPIC
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,21 @@ class Window:
 
 
 def is_below(tso: int | None, ends: Mapping[str, int]) -> Column:
-    """Whether a row lies before the end of a cut: the TSO, or the end of its topic. False without an end."""
+    """Whether a row lies before the end of a cut: the TSO, or the end of its topic. False without an end.
+
+    A baseline has no topic with an end: the first cut has it, or a rebuild, which begins with no cut.
+    """
     if tso is not None:
         return F.col("at") < tso
     if not ends:
         return F.lit(False)
     by_topic = F.create_map(*(F.lit(item) for pair in ends.items() for item in pair))
-    return F.coalesce(F.col("at") < by_topic[F.col("topic")], F.lit(False))
+    return F.coalesce(F.col("at") < by_topic[F.col("topic")], is_of_baseline())
+
+
+def is_of_baseline() -> Column:
+    """Whether a row of `ddl_history` is the event of a baseline."""
+    return F.col("topic").startswith(BASELINE_TOPIC)
 
 
 def read_unapplied(lake: Lake, tso: int | None, ends: Mapping[str, int], batch: int, last_batch: int) -> DataFrame:

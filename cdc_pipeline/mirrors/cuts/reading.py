@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.format import require_known_format
@@ -23,6 +24,7 @@ from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import DELETED
+from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT
 from cdc_pipeline.mysql.model.table import TableName
 
 
@@ -33,10 +35,18 @@ class CutTables(Mapping[TableName, "DataFrame"]):
     deleted rows and `_deleted` are left out. Iteration is in name order.
     """
 
-    def __init__(self, cut_id: int, resolved_tso: int | None, tables: dict[TableName, DataFrame]) -> None:
+    def __init__(
+        self,
+        cut_id: int,
+        resolved_tso: int | None,
+        tables: dict[TableName, DataFrame],
+        begin_later: Mapping[TableName, int] | None = None,
+    ) -> None:
         self.cut_id = cut_id
         self.resolved_tso = resolved_tso
         """The moment that the tables show; None if the pipeline has no TSOs."""
+        self.begin_later = dict(begin_later or {})
+        """Tables that begin with an export of a later moment → its TSO. Before it the cut has their changes only."""
         self._tables = dict(sorted(tables.items()))
 
     def __getitem__(self, name: TableName | tuple[str, str] | str) -> DataFrame:
@@ -46,7 +56,10 @@ class CutTables(Mapping[TableName, "DataFrame"]):
         matching = [table for table in self._tables if str(table) == str(wanted)]
         matching = matching or [table for table in self._tables if str(table).lower() == str(wanted).lower()]
         if len(matching) != 1:
-            raise KeyError(name)
+            later = next((at for table, at in self.begin_later.items() if str(table) == str(wanted)), None)
+            raise KeyError(
+                name if later is None else f"{wanted} begins with an export of the TSO {later}, after this cut"
+            )
         return self._tables[matching[0]]
 
     def __iter__(self) -> Iterator[TableName]:
@@ -101,7 +114,16 @@ def read_cut(spark: SparkSession, lake: str | Path, pipeline: str, tso: int | No
             )
             for entry in entries
         }
-    return CutTables(cut.cut_id, cut.resolved_tso, tables)
+    return CutTables(cut.cut_id, cut.resolved_tso, tables, _begin_later(handle, cut))
+
+
+def _begin_later(lake: Lake, cut: PublishedCut) -> dict[TableName, int]:
+    """As in `CutTables`."""
+    if cut.resolved_tso is None:
+        return {}
+    rows = read_rows(lake, "ddl_history", ("kind", "=", BASELINE_EVENT), columns=["database", "table", "at"])
+    begins = ((cut.selection.mirror_name(TableName(row["database"], row["table"])), row["at"]) for row in rows)
+    return {name: at for name, at in begins if at >= cut.resolved_tso}
 
 
 def _upstream_rows(mirror: DataFrame, entry: MirrorEntry) -> DataFrame:

@@ -15,6 +15,7 @@ from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, commit_session, is_committed, stored_bytes
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.small_tables import SmallTable, open_small_table
+from cdc_pipeline.lake.tables.baselines import baseline_tables
 from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.changes.dead_letters import value_dead_letters
 from cdc_pipeline.mirrors.merge.baseline_rows import baseline_changes, baseline_encodings, baseline_records
@@ -149,6 +150,7 @@ class RowMerger:
         commit, state = commits(_ROWS), step.state
         if is_committed(self.lake.spark, path, commit):
             return RowCounts()
+        (loaded,) = (one for one in baseline_tables(self.lake, step.baseline) if one.name == step.source)
         session = commit_session(self.lake.spark, commit)
         rows = self.lake.read_path(self.lake.paths.baseline(step.baseline, step.source))
         changes = baseline_changes(rows, step)
@@ -160,11 +162,11 @@ class RowMerger:
         ]
         names, encodings = [column.name for column in computed_here], baseline_encodings(step)
         target = Target(state, key, not step.key, computed, self.time_zone, encodings, {}, names)
-        gaps = [
-            Gap(GapKind.FEW_DIGITS, _SIX_DIGITS, one.name) for one in state.schema.columns if one.type.base == "float"
-        ]
+        floats = [one.name for one in state.schema.columns if one.type.base == "float" and not loaded.has_exact_floats]
+        gaps = [Gap(GapKind.FEW_DIGITS, _SIX_DIGITS, name) for name in floats]
         gaps += absent_column_gaps(_without_values(rows, [one for one in generated if one not in computed_here]))
-        typed = with_masks(with_generated(typed_rows(changes, target), target), masked_cells(state), self.salt)
+        typed = typed_rows(changes, replace(target, time_zone=loaded.time_zone or self.time_zone))
+        typed = with_masks(with_generated(typed, target), masked_cells(state), self.salt)
         result, good = self._good_rows(typed, state, target, gaps, commits, note_gaps, baseline_records(changes))
         append_rows(path, good, target, commit)
         # no changes of the stream: a cut counts what becomes of those

@@ -17,8 +17,11 @@ from cdc_pipeline.positions import Position
 
 BASELINE_TOPIC = "snapshot:"
 """Precedes the id of a baseline in `topic`, of its rows and of its events."""
-WITH_GAP, WITHOUT_GAP = "SNAPSHOT WITH GAP", "SNAPSHOT"
-"""Values of `type` in events of baselines."""
+WITH_GAP, WITHOUT_GAP, DEFINITION = "SNAPSHOT WITH GAP", "SNAPSHOT", "DEFINITION"
+"""Values of `type` in events of baselines. DEFINITION: without rows, and before all changes."""
+_WITHOUT_ROWS = Gap(
+    GapKind.UNSEEN_START, "the definition is that of an export: rows from before the stream began are missing"
+)
 _AFTER_BASELINE = Gap(GapKind.UNSEEN_START, "the stream may lack changes after the export that the table begins with")
 SAME_BATCH_MS = 10_000
 """Messages of Canal with one batch number whose `ts` differ by less are of one batch: numbers start again at a restart.
@@ -42,7 +45,7 @@ class DdlEvent:
     es: int
     """Execution time in ms."""
     ts: int | None
-    """Time in ms at which the encoder built the message."""
+    """Time in ms at which the encoder built the message. Of a baseline without a TSO: when the export had ended."""
     sql: str
     changes: tuple[SchemaChange, ...]
     dialect: str = ""
@@ -63,9 +66,13 @@ class DdlEvent:
         return Position(self.topic, self.partition, self.offset)
 
     @property
+    def is_baseline(self) -> bool:
+        return self.topic.startswith(BASELINE_TOPIC)
+
+    @property
     def ddl_id(self) -> str:
         """The event's id. It has the position if `commit_ts` is no TSO, because Canal's times are whole seconds."""
-        if self.topic.startswith(BASELINE_TOPIC):
+        if self.is_baseline:
             return f"baseline-{self.topic.removeprefix(BASELINE_TOPIC)}"  # no time: no RECOVER brings back what it replaces
         position = "" if self.exact_ts else f".{self.partition}.{self.offset}"
         return f"{self.commit_ts}{position}"
@@ -90,8 +97,8 @@ def ddl_event(row: Row) -> DdlEvent:
     database, table, dialect = row["database"] or "", row["table"] or "", row["dialect"] or ""
     changes = event_changes(row["kind"], database, table, row["sql"] or "", statement_quotings(row))
     if row["kind"] == BASELINE_EVENT:
-        baseline = row["topic"].removeprefix(BASELINE_TOPIC)
-        gaps = (_AFTER_BASELINE,) if row["type"] == WITH_GAP else ()
+        baseline = "" if row["type"] == DEFINITION else row["topic"].removeprefix(BASELINE_TOPIC)
+        gaps = {WITH_GAP: (_AFTER_BASELINE,), DEFINITION: (_WITHOUT_ROWS,)}.get(row["type"], ())
         changes = tuple(
             replace(change, baseline=baseline, gaps=gaps) for change in changes if isinstance(change, CreateTable)
         )
@@ -118,9 +125,12 @@ def in_upstream_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
 
     Canal's events are ordered by `at`, because `es` is when a statement began: one that waited for a lock is logged after
     others that began later. Within a partition the offset orders them, also where Canal resends events with their former
-    `ts` and new batch numbers. Between the topics of one batch `es` decides (`SAME_BATCH_MS`).
+    `ts` and new batch numbers. Between the topics of one batch `es` decides (`SAME_BATCH_MS`). A baseline comes before the
+    first event with a greater `at`, as before rows.
     """
-    by_position = sorted(events, key=lambda event: event.position)
+    by_position, baselines = list[DdlEvent](), list[DdlEvent]()
+    for event in sorted(events, key=lambda event: event.position):
+        (baselines if event.is_baseline else by_position).append(event)
     logged = [event for event in by_position if dialect_has_trait(event.dialect, Trait.IN_LOG_ORDER)]
     times = {event.position: (event.commit_ts, 0) for event in by_position}
     times |= {event.position: (event.at, 0) for event in logged}
@@ -133,4 +143,8 @@ def in_upstream_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
     for event in logged:
         partition, time = event.position[:2], times[event.position]
         times[event.position] = newest[partition] = max(time, newest.get(partition, time))
-    return sorted(by_position, key=lambda event: times[event.position])
+    found = sorted(by_position, key=lambda event: times[event.position])
+    for event in sorted(baselines, key=lambda event: event.at):
+        # `commit_ts` of DataWorks is no time
+        found.insert(next((at for at, other in enumerate(found) if other.at > event.at), len(found)), event)
+    return found

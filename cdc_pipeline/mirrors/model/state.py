@@ -100,6 +100,9 @@ class MirrorState:
     """Declared `computed` columns; `computed_shown` are those that the mirror has."""
     upstream: TableName | None = None
     """Upstream's name of the table, if a route gives the mirror another name."""
+    exported_until: int = 0
+    """When the export that the mirror begins with had certainly ended (`es`, in ms), if it has no TSO: it may have changes
+    up to then, and the mirror gets them again."""
 
     def __post_init__(self) -> None:
         taken = {name.casefold() for name in (*self.schema.column_names, *self.kept_columns)}

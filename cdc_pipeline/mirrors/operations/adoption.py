@@ -3,31 +3,44 @@
 Each table becomes an event of `ddl_history` at the moment of the export: it replaces what the stream has sent before, and
 the changes after it follow. If the newest cut has passed the moment, the tables are rebuilt; else the cut that passes it
 applies the events, in their order among the statements.
+
+An export without a TSO is of an unknown moment while it ran. The changes from its start on are applied again, by key: the
+last one of a row counts. Tables without a key, and statements, get a gap if they lie in that time.
 """
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.control_tables import read_maxima
+from cdc_pipeline.lake.control_tables import read_maxima, read_rows
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.baselines import BaselineTable, baseline_tables
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
 from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
 from cdc_pipeline.lake.writes import append_once
-from cdc_pipeline.mirrors.changes.progress import published_cut
-from cdc_pipeline.mirrors.model.ddl_events import BASELINE_TOPIC, WITH_GAP, WITHOUT_GAP
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, published_cut, read_progress
+from cdc_pipeline.mirrors.changes.window import is_of_baseline
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.model.ddl_events import BASELINE_TOPIC, DEFINITION, WITH_GAP, WITHOUT_GAP, ddl_event
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
 
+CLOCKS_MS = 60_000
+"""How far the clocks of upstream, of a program that exports and of a sender may be apart."""
+_SECOND = 1000
+_ROOM = 1000
+"""Places for as many exports of one moment, whose order is that of their adoption."""
+_NO_STREAM = ("the stream",)
 _SHOWN = 5
 
 
@@ -39,14 +52,60 @@ class Adoption:
 
 
 def adopt(
-    rebuilder: Rebuilder, baseline: str, *, changefeed_start: int | None = None, accept_gap: bool = False
+    rebuilder: Rebuilder,
+    baseline: str,
+    *,
+    changefeed_start: int | None = None,
+    accept_gap: bool = False,
+    definitions_only: bool = False,
 ) -> Adoption:
     """Adopts the included tables of a loaded baseline. A second time changes nothing. Call it as the only writer.
 
     `changefeed_start`: the TSO from which the changefeed has sent everything. Raises LakeError if the stream may lack
     changes after the export, unless `accept_gap`: then the tables have a gap.
     """
+    rebuilder.finish_begun_cut(abandon=False)  # its plan lacks the tables
     maker = rebuilder.maker
+    lake, selection = maker.lake, maker.selection
+    tables = _included_tables(maker, baseline)
+    published = published_cut(lake)
+    if definitions_only:
+        places, kind = {table.name: _FIRST for table in tables}, DEFINITION
+        _require_no_statements(lake, [table.name for table in tables])
+    else:
+        has_tsos = read_progress(lake, published).has_tsos
+        places = {table.name: _place(table, has_tsos=has_tsos) for table in tables}
+        first = min(place.at for place in places.values())
+        kind = require_earlier_stream(lake, first, changefeed_start=changefeed_start, accept_gap=accept_gap)
+    places = _behind_others(lake, baseline, places)
+    passed = [table for table in tables if _has_passed(published, places[table.name])]
+    waiting = [table for table in tables if table not in passed]
+    _append_events(lake, passed, places, (published.last_batch, published.cut_id), maker.run_id, kind)
+    # without the number of a cut, the next one looks for statements to decide
+    _append_events(lake, waiting, places, (last_decoded_batch(lake), None), maker.run_id, kind)
+    if not passed:
+        return Adoption(tables, None)
+    names = [glob.escape(str(selection.mirror_name(table.name))) for table in passed]
+    return Adoption(tables, rebuilder.rebuild(names))
+
+
+def require_earlier_stream(
+    lake: Lake, at: int, *, changefeed_start: int | None = None, accept_gap: bool = False
+) -> str:
+    """Raises LakeError if the stream may have begun after `at`, unless `accept_gap`. Returns the `type` of the events."""
+    if not lake.exists("ddl_history"):
+        raise LakeError("no batch is decoded yet: run the ingest first", pipeline=lake.paths.pipeline)
+    if changefeed_start is not None and changefeed_start <= at:
+        return WITHOUT_GAP
+    has_tsos = read_progress(lake, published_cut(lake)).has_tsos
+    holes = _later_streams(lake, at, has_tsos=has_tsos)
+    if holes and not accept_gap:
+        raise _hole_error(lake, at, holes, "watermark" if has_tsos else "change")
+    return WITH_GAP if holes else WITHOUT_GAP
+
+
+def _included_tables(maker: CutMaker, baseline: str) -> tuple[BaselineTable, ...]:
+    """The tables of the baseline that the pipeline includes. Raises LakeError if they cannot be adopted."""
     lake, selection = maker.lake, maker.selection
     tables = tuple(table for table in baseline_tables(lake, baseline) if selection.includes(table.name))
     if not tables:
@@ -57,49 +116,132 @@ def adopt(
             "out of snapshot.tables",
             pipeline=lake.paths.pipeline,
         )
-    tso = tables[0].tso
-    assert tso is not None, "an export without a TSO is not loaded"
-    if not lake.exists("ddl_history"):
-        raise LakeError("no batch is decoded yet: run the ingest first", pipeline=lake.paths.pipeline)
-    holes = () if changefeed_start is not None and changefeed_start <= tso else _partitions_without_watermark(lake, tso)
-    if holes and not accept_gap:
+    return tables
+
+
+def _behind_others(lake: Lake, baseline: str, places: Mapping[TableName, _Place]) -> dict[TableName, _Place]:
+    """The places, each behind those of other baselines of the table at about the same one: the last adopted one counts.
+
+    Raises LakeError for two exports of one TSO.
+    """
+    columns = ["topic", "type", "database", "table", "at"]
+    events = read_rows(lake, "ddl_history", ("kind", "=", BASELINE_EVENT), columns=columns)
+    taken = {
+        (TableName(event["database"], event["table"]), event["at"])
+        for event in events
+        if event["topic"] != f"{BASELINE_TOPIC}{baseline}"
+    }
+    found = {}
+    for name, place in places.items():
+        while (name, place.at) in taken:
+            if place.is_exact:
+                raise LakeError(
+                    f"{name}: another export of the same TSO was adopted, and one of them may be incomplete. Repeat the "
+                    "export, or leave the table out of snapshot.tables",
+                    pipeline=lake.paths.pipeline,
+                )
+            place = replace(place, at=place.at + 1)
+        found[name] = place
+    return found
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a baseline lies in the stream: its rows come after all changes up to `at`."""
+
+    at: int
+    """On the clock of the streams (`dialects.unified`)."""
+    is_exact: bool
+    """Whether it has no change after `at`. Else the stream brings those again that it has, which changes nothing in a table
+    with a key."""
+    until: int | None = None
+    """If it is not exact: the `es` (ms) up to which it may have changes."""
+
+
+def _place(table: BaselineTable, *, has_tsos: bool) -> _Place:
+    if table.tso is not None and has_tsos:
+        return _Place(table.tso, is_exact=True)
+    if table.tso is not None:  # the changefeed has TiDB's milliseconds only
+        ms = table.tso >> TSO_SHIFT
+        return _Place((ms << TSO_SHIFT) - _ROOM, is_exact=False, until=ms)
+    started, finished = table.started or 0, table.finished or 0  # both are known without a TSO
+    first = (started - CLOCKS_MS) // _SECOND * _SECOND
+    return _Place((first << TSO_SHIFT) - _ROOM, is_exact=False, until=finished + CLOCKS_MS)
+
+
+_FIRST = _Place(1, is_exact=False)
+"""Before all changes."""
+
+
+def _has_passed(published: PublishedCut, place: _Place) -> bool:
+    """Whether the cuts have changes after the baseline."""
+    return bool(published.ends) or (published.resolved_tso is not None and place.at < published.resolved_tso)
+
+
+def _require_no_statements(lake: Lake, names: Sequence[TableName]) -> None:
+    """Raises LakeError if the stream has statements about one of the tables: the definition may be newer than them."""
+    events = map(ddl_event, lake.read("ddl_history").where(~is_of_baseline()).collect())
+    changed = {name for event in events for name in event.names()}.intersection(names)
+    if changed:
         raise LakeError(
-            f"the stream may lack changes after the export's TSO {tso}: {', '.join(holes[:_SHOWN])} has no watermark at or "
-            "before it. Set changefeed_start to the TSO from which the changefeed sends (its start-ts), or repeat the "
-            "export now, or set accept_gap: true",
+            f"{', '.join(map(str, sorted(changed)[:_SHOWN]))}: the stream has statements about them, which the export may "
+            "have already. With definitions_only leave them out of snapshot.tables",
             pipeline=lake.paths.pipeline,
         )
-    published = published_cut(lake)
-    is_passed = published.resolved_tso is not None and tso < published.resolved_tso
-    batch = published.last_batch if is_passed else last_decoded_batch(lake)
-    # with the number of a cut, later ones do not look for statements to decide
-    decided = published.cut_id if is_passed else None
-    _append_events(lake, tables, tso, (batch, decided), maker.run_id, with_gap=bool(holes))
-    if not is_passed:
-        return Adoption(tables, None)
-    names = [glob.escape(str(selection.mirror_name(table.name))) for table in tables]
-    return Adoption(tables, rebuilder.rebuild(names))
 
 
-def _partitions_without_watermark(lake: Lake, tso: int) -> tuple[str, ...]:
-    """The partitions that have no watermark at or before the TSO: they may have begun later."""
+def _hole_error(lake: Lake, at: int, holes: Sequence[str], what: str) -> LakeError:
+    return LakeError(
+        f"the stream may lack changes after {_moment(at)}, from which the export needs them: "
+        f"{', '.join(holes[:_SHOWN])} has no {what} at or before it. Set changefeed_start to the TSO from which the "
+        "changefeed sends (its start-ts; ms since 1970 << 18 for other senders), or repeat the export now, or set "
+        "accept_gap: true",
+        pipeline=lake.paths.pipeline,
+    )
+
+
+def _moment(at: int) -> str:
+    """A place on the clock of the streams as text."""
+    moment = datetime.fromtimestamp((at >> TSO_SHIFT) / 1000, timezone.utc)
+    return f"{moment.isoformat(timespec='milliseconds')} ({at})"
+
+
+def is_adopted(lake: Lake, baseline: str) -> bool:
+    """Whether a table of the baseline has its event."""
+    if not lake.exists("ddl_history"):
+        return False
+    return not lake.read("ddl_history").where(F.col("topic") == f"{BASELINE_TOPIC}{baseline}").isEmpty()
+
+
+def _later_streams(lake: Lake, at: int, *, has_tsos: bool) -> tuple[str, ...]:
+    """The streams that may have begun after `at`: partitions without a watermark at or before it, or, without watermarks,
+    topics without a change at or before it. Without any it is the stream."""
+    if not has_tsos:
+        logs = lake.read("change_log"), lake.read("ddl_history").where(~is_of_baseline())
+        times = logs[0].select("topic", "at").unionByName(logs[1].select("topic", "at"))
+        oldest = {
+            row["topic"]: row["oldest"] for row in times.groupBy("topic").agg(F.min("at").alias("oldest")).collect()
+        }
+        return tuple(sorted(topic for topic, first in oldest.items() if first > at)) if oldest else _NO_STREAM
     by = ("topic", "partition")
     known, early = (
-        read_maxima(lake, "watermarks", by, "watermark_ts", *where) for where in ((), [("watermark_ts", "<=", tso)])
+        read_maxima(lake, "watermarks", by, "watermark_ts", *where) for where in ((), [("watermark_ts", "<=", at)])
     )
-    return tuple(f"{topic}/{number}" for topic, number in sorted(known.keys() - early.keys()))
+    later = tuple(f"{topic}/{number}" for topic, number in sorted(known.keys() - early.keys()))
+    return later if known else _NO_STREAM
 
 
 def _append_events(
     lake: Lake,
     tables: Sequence[BaselineTable],
-    tso: int,
+    places: Mapping[TableName, _Place],
     place: tuple[int, int | None],
     run_id: str,
-    *,
-    with_gap: bool,
+    kind: str,
 ) -> None:
-    """Appends an event per table, unless the table has it already. `place`: `batch_id` and `cut_id`."""
+    """Appends an event per table, unless the table has it already. `place`: `batch_id` and `cut_id`; `kind`: its `type`."""
+    if not tables:
+        return
     history = lake.read("ddl_history")
     topic = f"{BASELINE_TOPIC}{tables[0].baseline}"
     known = {row["partition"] for row in history.where(F.col("topic") == topic).select("partition").collect()}
@@ -116,12 +258,13 @@ def _append_events(
                 "database": table.name.database,
                 "table": table.name.table,
                 "sql": table.create,
-                "type": WITH_GAP if with_gap else WITHOUT_GAP,
+                "type": kind,
                 "dialect": "",
-                "commit_ts": tso,
-                "at": tso,
-                "exact_ts": True,
-                "es": tso >> TSO_SHIFT,
+                "commit_ts": places[table.name].at,
+                "at": places[table.name].at,
+                "exact_ts": places[table.name].is_exact,
+                "es": places[table.name].at >> TSO_SHIFT,
+                "ts": places[table.name].until,
                 "status": NOT_APPLIED,
                 "changes": [f"load {table.name}"],
             }

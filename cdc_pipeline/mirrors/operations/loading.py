@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from multiprocessing import get_context
-from typing import cast
+from typing import TypeAlias, cast
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
@@ -33,9 +34,12 @@ from cdc_pipeline.snapshots.definitions import ExportedTable
 from cdc_pipeline.snapshots.export import PART_BYTES, Export, ExportType, FileReading, open_export
 from cdc_pipeline.snapshots.files import DataFile, ExportFiles
 from cdc_pipeline.snapshots.parts import split_file
+from cdc_pipeline.snapshots.position import ExportTimes
 from cdc_pipeline.snapshots.table_rows import RowBatch
 
 _MOST_RETRIES = 20
+_Loaded: TypeAlias = "tuple[int, str | None]"
+"""The rows of a part, and the SHA-256 of the file if the part is a whole one."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Part:
     index: int
     """Of the part in the file."""
     file: DataFile
+    sha256: str | None = None
+    """Of the whole file, if it is known."""
 
     @property
     def commit(self) -> Commit:
@@ -68,23 +74,32 @@ class Loading:
     report: Callable[[str], None]
     processes: int = os.cpu_count() or 1
     part_bytes: int = PART_BYTES
+    definitions_only: bool = False
 
     @property
     def _lake(self) -> Lake:
         return Lake(cast(SparkSession, None), self.paths)  # `paths.has_files`: control tables need no Spark
 
-    def load(self, kind: ExportType, path: str, wants: Callable[[TableName], bool]) -> str:
-        """Loads the tables that are wanted, and returns the id of the baseline: equal for the same export.
+    def load(
+        self, kind: ExportType, path: str, wants: Callable[[TableName], bool], times: ExportTimes | None = None
+    ) -> str:
+        """Loads the tables that are wanted, and returns the id of the baseline: equal for the same export and `times`.
 
-        Raises SourceError if the export is incomplete or damaged, or has none of the tables.
+        `times`: needed without a TSO. Raises SourceError if the export is incomplete or damaged, or has none of the tables.
         """
         if not self.paths.has_files:
             raise LakeError(f"{self.paths.root}: baselines need a lake in a local folder or on S3")
         export = open_export(kind, path)
-        if export.position.tso is None:
+        if export.position.tso is None and times is None and not self.definitions_only:
+            says = f" (its files say {export.position.started}, without a time zone)" if export.position.started else ""
             raise SourceError(
-                f"the export {path!r} has no TSO. An export of TiDB by Dumpling is expected; those of MySQL and MariaDB "
-                "cannot be adopted yet"
+                f"the export {path!r} has no TSO: the time at which it began{says} is expected in snapshot.started, as "
+                "2026-11-29T01:00:00Z by the clock of the server, or a little earlier"
+            )
+        if times is not None and 0 < export.files.modified_ms < times.started:
+            raise SourceError(
+                f"snapshot.started is after the newest file of {path!r} was written: the time at which the export began is "
+                "expected, with its time zone (Z is UTC)"
             )
         tables = [table for table in export.tables if wants(table.name)]
         if not tables:
@@ -92,46 +107,75 @@ class Loading:
             raise SourceError(f"the export {path!r} has none of the tables. It has: {shown or 'no table'}")
         for table in tables:
             _ = table.schema  # raises for a definition that cannot be read, before anything is loaded
-        baseline = baseline_id(export, path)
+        export = replace(export, times=None if export.position.tso is not None else times)
+        baseline = baseline_id(export, path, definitions_only=self.definitions_only)
         loaded = {table.name for table in baseline_tables(self._lake, baseline)}
         with contextlib.ExitStack() as stack:
-            load_parts = map if self.processes == 1 else stack.enter_context(self._pool()).map
+            pool = None if self.processes == 1 else stack.enter_context(self._pool())
             for number, table in enumerate(export.tables):
                 if table in tables and table.name not in loaded:
-                    self._load_table(load_parts, export, baseline, number, table, path)
+                    self._load_table(pool, export, baseline, number, table)
         return baseline
 
     def _pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(self.processes, get_context("spawn"))
 
     def _load_table(
-        self,
-        load_parts: Callable[..., Iterable[tuple[int, str | None]]],
-        export: Export,
-        baseline: str,
-        number: int,
-        table: ExportedTable,
-        path: str,
+        self, pool: ProcessPoolExecutor | None, export: Export, baseline: str, number: int, table: ExportedTable
     ) -> None:
-        create_table(self.paths, baseline, table)
-        files: list[BaselineFile] = []
+        table = replace(table, files=()) if self.definitions_only else table
+        if not self.definitions_only:
+            create_table(self.paths, baseline, table)
+        rows = [0] * len(table.files)
+        hashes: dict[int, str] = {}
+        # twice as many as processes, so that none waits while the next file is divided
+        for part, (count, sha256) in _load_parts(pool, self._parts(export, baseline, table), 2 * self.processes):
+            rows[part.number] += count
+            hashes.setdefault(part.number, part.sha256 or sha256 or "")
+        files = [
+            BaselineFile(table.name, place, file.path, file.size, hashes[place], rows[place])
+            for place, file in enumerate(table.files)
+        ]
+        now, started, finished = datetime.now(timezone.utc), None, None
+        if export.times is not None:
+            started, finished = export.times.started, export.times.finished or int(now.timestamp() * 1000)
+        span = export.position.tso, started, finished
+        loaded = BaselineTable(
+            baseline, table.name, number, table.create, *span, export.time_zone, sum(rows), export.files.path
+        )
+        append_baseline(self._lake, loaded, files, now, self.run_id)
+        self.report(f"{table.name}: {sum(rows):,} rows")
+
+    def _parts(self, export: Export, baseline: str, table: ExportedTable) -> Iterator[Part]:
         for place, file in enumerate(table.files):
             parts, sha256 = split_file(export.files, file, self.part_bytes)
-            jobs = [Part(self.paths, baseline, path, table, place, index, part) for index, part in enumerate(parts)]
-            results = list(load_parts(load_part, jobs))
-            whole = sha256 or export.hashes.get(file.path) or results[0][1]
-            files.append(
-                BaselineFile(table.name, place, file.path, file.size, whole or "", sum(rows for rows, _ in results))
-            )
-        rows = sum(file.rows for file in files)
-        loaded = BaselineTable(baseline, table.name, number, table.create, export.position.tso, rows, path)
-        append_baseline(self._lake, loaded, files, datetime.now(timezone.utc), self.run_id)
-        self.report(f"{table.name}: {rows:,} rows")
+            known = sha256 or export.hashes.get(file.path)
+            for index, part in enumerate(parts):
+                yield Part(self.paths, baseline, export.files.path, table, place, index, part, known)
 
 
-def baseline_id(export: Export, path: str) -> str:
-    """Identifies an export by its place, its files and its position."""
-    content = repr((path, sorted(export.files.sizes.items()), export.position))
+def _load_parts(pool: ProcessPoolExecutor | None, parts: Iterable[Part], most: int) -> Iterator[tuple[Part, _Loaded]]:
+    """Each part with the result of `load_part`, in their order. `most`: parts in the queue of the pool, or in its work."""
+    if pool is None:
+        yield from ((part, load_part(part)) for part in parts)
+        return
+    waiting: deque[tuple[Part, Future[_Loaded]]] = deque()
+    try:
+        for part in parts:
+            waiting.append((part, pool.submit(load_part, part)))
+            if len(waiting) == most:
+                first, result = waiting.popleft()
+                yield first, result.result()
+        for first, result in waiting:
+            yield first, result.result()
+    finally:
+        for _, result in waiting:
+            result.cancel()
+
+
+def baseline_id(export: Export, path: str, *, definitions_only: bool = False) -> str:
+    """Identifies an export by its place, its files and its position, and by what was loaded."""
+    content = repr((path, sorted(export.files.sizes.items()), export.position, export.times, definitions_only))
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -147,7 +191,7 @@ def _schema(table: ExportedTable) -> pa.Schema:
     )
 
 
-def load_part(part: Part) -> tuple[int, str | None]:
+def load_part(part: Part) -> _Loaded:
     """Appends the rows of a part unless the lake has them. Returns their number, and the SHA-256 of a file that was read."""
     path = part.paths.baseline(part.baseline, part.table.name)
     opened = DeltaTable(path, storage_options=storage_options(path))

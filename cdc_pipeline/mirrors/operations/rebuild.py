@@ -30,6 +30,7 @@ from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import BASELINE_ROWS, LakePaths, first_line, remove_folder, table_folders
 from cdc_pipeline.lake.restored_tables import foreign_commit
+from cdc_pipeline.lake.tables.baselines import BASELINES
 from cdc_pipeline.lake.tables.ddl_history import APPLIED
 from cdc_pipeline.lake.writes import append_once, overwrite_once
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
@@ -59,7 +60,7 @@ from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
 
-_BORROWED = frozenset({"raw_topic_snapshot", CLAIMS, RELEASES, BASELINE_ROWS})
+_BORROWED = frozenset({"raw_topic_snapshot", CLAIMS, RELEASES, BASELINES, BASELINE_ROWS})
 _DECODED = ("change_log", *OTHER_TABLES, "batches")
 # columns that differ between two decodings of the same bytes, or that cuts write
 _NOT_COMPARED = {
@@ -280,10 +281,10 @@ class Rebuilder:
         mirrors = [replacer.replace(name, before.get(name), after.get(name)) for name in sorted({*before, *after})]
         tables = (*decoded, *(table for table, _, _ in mirrors))
         changed = decoded_changed or any(changed for _, _, changed in mirrors)
-        if not changed and _held_rows(report.held) == _held_rows(published.held):
-            return RebuildReport(tables, None)
         self._require_unchanged(rebuilt)
         update_held_statements(self._lake, scratch, commit.note)
+        if not changed and _held_rows(report.held) == _held_rows(published.held):
+            return RebuildReport(tables, None)
         others = (entry for entry in entries if entry.name not in before)
         now = sorted([*others, *(entry for _, entry, _ in mirrors if entry)], key=lambda entry: entry.name)
         publish(

@@ -213,6 +213,16 @@ def unsure_update_gaps(groups: Sequence[RowGroup]) -> tuple[Gap, ...]:
     return (Gap(GapKind.UNSURE_UPDATES, detail),)
 
 
+def exported_twice_gaps(state: MirrorState, groups: Sequence[RowGroup]) -> tuple[Gap, ...]:
+    """The gap of a keyless table that changed while it was exported: its rows may have these changes already."""
+    if not state.exported_until or all(group.oldest_es > state.exported_until for group in groups):
+        return ()
+    detail = (
+        "rows of a table without a key changed while it was exported: these changes may count twice; export it again"
+    )
+    return (Gap(GapKind.UNKNOWN_DUPLICATES, detail),)
+
+
 def _absent_columns(schema: TableSchema, groups: Sequence[RowGroup], *, in_deletes: bool = False) -> list[Column]:
     images = [group.columns for group in groups if group.has_after or in_deletes]
     present = [{name.casefold() for name in columns} for columns in images]

@@ -325,6 +325,7 @@ class PlanDraft:
         self._empty.discard(state.mirror_id)
         if not key:
             self.add_gaps(name, *inferred_schema.unsure_update_gaps(groups))
+            self.add_gaps(name, *inferred_schema.exported_twice_gaps(state, groups))
 
     def _take_name_of_rows(self, key: TableName, state: MirrorState, groups: Iterable[RowGroup]) -> MirrorState:
         """Renames the mirror as rows of MySQL spell it: in lower case with `lower_case_table_names=1`.

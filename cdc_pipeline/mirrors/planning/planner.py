@@ -13,7 +13,7 @@ from typing import Annotated
 from typing_extensions import assert_never
 
 from cdc_pipeline.errors import CdcError
-from cdc_pipeline.gaps import Gap
+from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.tables.ddl_history import HELD
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
@@ -94,9 +94,8 @@ class Planner:
                 self._permit(change, statement)
             for name in event.names():
                 self._draft.pass_event(name)
-            if doubt := self._doubts.get(event.position):
-                for name in event.names():
-                    self._draft.add_gaps(name, doubt)
+            for name in event.names():
+                self._draft.add_gaps(name, *self._doubts_of(event, name))
             outcomes[event.position] = statement.outcome
         for name in self._held:
             self._draft.discard_rows(name, everything=True)
@@ -112,6 +111,15 @@ class Planner:
             replace(table, name=state.name) if (state := states[name]) else table for name, table in self._held.items()
         )
         return CutPlan(tuple(self._draft.steps), outcomes, tuple(held), self._held_from)
+
+    def _doubts_of(self, event: DdlEvent, name: TableName) -> Iterable[Gap]:
+        """Gaps of the table because the order of the statement and of some rows, or of its export, is unknown."""
+        if doubt := self._doubts.get(event.position):
+            yield doubt
+        state = self._draft.state(name)
+        if state is not None and 0 < event.es <= state.exported_until and not event.is_baseline:
+            text = "a statement ran while the table was exported: the rows of the export may be from before or after it"
+            yield statement_gap(GapKind.UNSURE_ORDER, text, event.position)
 
     # ---- ddl_policy
 

@@ -79,7 +79,13 @@ class TablePlanner:
             # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
             self._end(name, statement.event.ddl_id, existing)
             statement.note(f"dropped the former {name}: the stream has no DROP or RENAME of it")
-        state = MirrorState(name, f"{name}@{statement.event.ddl_id}", schema, inferred=inferred or not schema.columns)
+        state = MirrorState(
+            name,
+            f"{name}@{statement.event.ddl_id}",
+            schema,
+            inferred=inferred or not schema.columns,
+            exported_until=(statement.event.ts or 0) if change.baseline else 0,
+        )
         state = state.with_gaps(*self.gaps_of_start(change, statement.event))
         spelled = self._draft.named(state).name
         if (
@@ -138,7 +144,7 @@ class TablePlanner:
             return
         # the other gaps were about rows that no longer exist
         stays = tuple(gap for gap in state.gaps if gap.kind is GapKind.NAMES_DIFFER_IN_CASE)
-        healed = replace(state, gaps=stays).with_gaps(*type_gaps(state.schema.columns))
+        healed = replace(state, gaps=stays, exported_until=0).with_gaps(*type_gaps(state.schema.columns))
         is_kept = is_recovered and not state.has_soft_delete
         self._end(name, statement.event.ddl_id, state if is_kept else None)
         if is_kept:  # a FLASHBACK of this cut moves the mirror with the rows back

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from cdc_pipeline.cli.history import history_lines, table_history
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.snapshot_field import SnapshotSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource
@@ -22,6 +24,7 @@ from cdc_pipeline.lake.tables.ddl_history import may_have_statements
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.operations.adoption import Adoption, adopt
@@ -32,7 +35,7 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.snapshots.export import open_export
 from cdc_pipeline_tests.support.exports import true_tables, unpacked
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences
-from cdc_pipeline_tests.support.lakes.stories import KEYED, create, put, update
+from cdc_pipeline_tests.support.lakes.stories import KEYED, change, create, put, update
 from cdc_pipeline_tests.support.lakes.stream import Stream
 from cdc_pipeline_tests.support.messages import tso, watermark
 
@@ -227,6 +230,55 @@ def test_the_job(stream: Stream, export: Path) -> None:
                 assert [str(output["begins"].value) for output in outputs] == ["in cut 3"]
     assert stream.rows("a") == [(1, "one"), (2, "it's \n two"), (3, "after")]
     assert TableName("db", "none") not in published_cut(stream.lake).names
+
+
+def test_definitions_only(stream: Stream, export: Path) -> None:
+    loading = Loading(stream.paths, "load", lambda line: None, processes=1, definitions_only=True)
+    baseline = loading.load("dumpling", str(export), lambda name: True)
+    adoption = adopt(_rebuilder(stream), baseline, definitions_only=True)
+    assert adoption.rebuilt is not None
+    assert (stream.rows("a"), stream.rows("none")) == ([(1, "before")], [])
+    state = _state(stream, "a")
+    assert (state.inferred, state.schema.primary_key) == (False, ("id",))
+    assert [gap.detail for gap in state.gaps] == [
+        "the definition is that of an export: rows from before the stream began are missing"
+    ]
+    stream.write_slice(30, *LATER)
+    stream.run()
+    assert stream.rows("a") == [(1, "in the export"), (3, "after")]
+    assert _rebuilder(stream).rebuild().all_equal
+
+
+def test_definitions_only_of_a_table_with_statements(stream: Stream, export: Path) -> None:
+    stream.write_slice(12, change("ALTER TABLE a ADD COLUMN n INT", 11))
+    stream.run()
+    loading = Loading(stream.paths, "load", lambda line: None, processes=1, definitions_only=True)
+    baseline = loading.load("dumpling", str(export), lambda name: True)
+    with pytest.raises(LakeError, match=r"db\.a: the stream has statements about them"):
+        adopt(_rebuilder(stream), baseline, definitions_only=True)
+
+
+def test_a_table_in_two_exports_of_one_tso(adopted: Stream, export: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(export, tmp_path / "other")
+    with pytest.raises(LakeError, match=r"db\.a: another export of the same TSO was adopted"):
+        _adopt(adopted, other)
+
+
+def test_the_history_of_an_exported_row(adopted: Stream) -> None:
+    lines = history_lines(table_history(adopted.lake, "db", "a", {}, ["2"]))
+    exported = [line for line in lines if "EXPORTED" in line]
+    assert len(exported) == 1
+    assert exported[0].endswith("after  {'id': '2', 'v': \"it's \\n two\"}")
+    assert f"/0@2  commit_ts {tso(AT)}" in exported[0].replace("   ", "  ")
+
+
+def test_a_cut_before_the_export(adopted: Stream) -> None:
+    cut = read_cut(adopted.spark, adopted.paths.root, "shop", tso(15))
+    assert cut.begin_later == {TableName("db", "a"): tso(AT), TableName("db", "none"): tso(AT)}
+    assert [tuple(row)[:2] for row in cut["db.a"].collect()] == [(1, "before")]
+    with pytest.raises(KeyError, match=f"db.none begins with an export of the TSO {tso(AT)}"):
+        cut["db.none"]
+    assert read_cut(adopted.spark, adopted.paths.root, "shop").begin_later == {}
 
 
 def test_merged_tables_are_refused(stream: Stream, export: Path) -> None:
