@@ -19,12 +19,11 @@ from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline_tests.histories.combined import Combined
 from cdc_pipeline_tests.histories.ingested import (
     SEED,
-    TIME_MODES,
-    TSO_MODES,
     IngestedHistories,
     RandomKiller,
     histories_of,
 )
+from cdc_pipeline_tests.histories.setups import TIME_MODES, TSO_MODES
 from cdc_pipeline_tests.support.lakes.story_lake import as_a_new_process
 from cdc_pipeline_tests.support.servers.object_store import ObjectStore
 

@@ -20,13 +20,13 @@ from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.model.change_names import folded
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.histories.combined import Combined, combined
-from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
 from cdc_pipeline_tests.histories.shapes import State
 from cdc_pipeline_tests.histories.strategies import history_of_seed
 from cdc_pipeline_tests.support.lakes.kills import Killer, ingested_with_kills
@@ -35,12 +35,6 @@ from cdc_pipeline_tests.support.lakes.ways import MERGED, REWRITTEN, written_by
 
 # The default seed has few messages, with DDL of many kinds, some of it resent.
 SEED = int(os.environ.get("CDC_HISTORY_SEED", "668"))
-
-
-TSO_MODES = tuple(mode for mode in MODES if has_watermarks(mode))
-
-
-TIME_MODES = tuple(mode for mode in MODES if not has_watermarks(mode))
 
 
 DOUBT, LATE = "do not show which", "arrived after the mirror"
@@ -64,6 +58,9 @@ class RandomKiller(Killer):
 
 class IngestedHistories:
     """Histories and the lake that ingests them."""
+
+    doubtful_gaps: tuple[str, ...] = (DOUBT, LATE)
+    """Phrases in the gaps of tables that are not compared."""
 
     def __init__(
         self,
@@ -92,7 +89,7 @@ class IngestedHistories:
         for number, lines in enumerate(self.lines()):
             (self.captures / f"{number}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             self.ingest_file()
-            truth = self.histories.truth_after(number)
+            truth = self.truth_after(number)
             if truth is not None:
                 self.wrong += [f"after file {number}: {line}" for line in self.compared(truth, self._mirrors(truth))]
 
@@ -100,12 +97,18 @@ class IngestedHistories:
         """The lines of each file."""
         return self.histories.files()
 
+    def truth_after(self, number: int) -> State | None:
+        """The tables whose state after this file is compared. None if none is."""
+        return self.histories.truth_after(number)
+
     def ingest_file(self) -> None:
         """Ingests the files so far, in as many runs as the kills require. Small mirrors are written in either way."""
         with written_by(self._ways.choice((REWRITTEN, REWRITTEN, MERGED))):
-            ingested_with_kills(
-                self.spark, self.paths, self.captures, self.killer, self.columns, self._finish_under_other_settings
-            )
+            ingested_with_kills(self.spark, self.paths, self.captures, self.killer, self.columns, self.after_kill)
+
+    def after_kill(self) -> None:
+        """Called before a killed run is repeated."""
+        self._finish_under_other_settings()
 
     def _finish_under_other_settings(self) -> None:
         """Resumes a killed run's cut now and then under other settings, which must not change the cut."""
@@ -150,7 +153,7 @@ class IngestedHistories:
         found = {
             self.histories.name_in_truth(entry.name)
             for entry in entries
-            if any(words in gap for gap in entry.gaps for words in (DOUBT, LATE))
+            if any(words in gap for gap in entry.gaps for words in self.doubtful_gaps)
         }
         self.doubts |= found
         return found
@@ -161,6 +164,10 @@ class IngestedHistories:
         rows = Lake(self.spark, self.paths).read("ddl_history").where(F.col("effect").contains(LATE)).collect()
         return {self.histories.name_in_truth(name) for event in map(ddl_event, rows) for name in event.names()}
 
+    def changed_by_rebuild(self) -> set[str]:
+        """The mirrors that a rebuild may change, as it names them."""
+        return self.late()
+
     def late(self) -> set[str]:
         """The mirrors with something that arrived late, as a rebuild names them."""
         entries = published_entries(published_cut(Lake(self.spark, self.paths)), self.paths)
@@ -168,8 +175,17 @@ class IngestedHistories:
 
     def differences_at_end(self) -> list[str]:
         """The differences from upstream after all files."""
-        truth = self.histories.truth_after(len(self.histories.slices) - 1)
+        truth = self.truth_after(len(self.histories.slices) - 1)
         return [] if truth is None else self.compared(truth, self._mirrors(truth))
+
+    def rebuild_differences(self) -> list[str]:
+        """Tables that a rebuild changes, though nothing in them was late, or that differ from upstream after it."""
+        expected = self.changed_by_rebuild()
+        maker = CutMaker(Lake(self.spark, self.paths), "rebuild", "UTC", 2, lambda line: None, columns=self.columns)
+        report = Rebuilder(maker, "auto").rebuild()
+        wrong = [f"rebuilt: {table}" for table in report.tables if not table.equal and str(table.table) not in expected]
+        assert not self.late()
+        return wrong + [f"rebuilt: {line}" for line in self.differences_at_end()]
 
     def compared(self, truth: State, found: Mapping[TableName, DataFrame]) -> list[str]:
         """The differences as messages: missing and surplus tables, columns and rows."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -21,36 +19,22 @@ from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
-from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.cuts.reading import read_cut
 from cdc_pipeline.mirrors.cuts.totals import lake_balance
 from cdc_pipeline.mirrors.merge import apply_rows
-from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline_tests.histories.choices import Seeded
 from cdc_pipeline_tests.histories.combined import Combined, combined
-from cdc_pipeline_tests.histories.history import History, drawn_settings
 from cdc_pipeline_tests.histories.ingested import (
     SEED,
-    TIME_MODES,
-    TSO_MODES,
     IngestedHistories,
     RandomKiller,
     histories_of,
 )
-from cdc_pipeline_tests.histories.strategies import combinations, history_of_seed
+from cdc_pipeline_tests.histories.setups import SETUPS, TIME_MODES, TSO_MODES, history_of_setup
+from cdc_pipeline_tests.histories.strategies import combinations
 
-# Encoder set-up, as in practice → its modes, and the settings that are not drawn.
-SETUPS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
-    "ticdc_extension": (TSO_MODES, {}),
-    "ticdc_default": (("default",), {}),
-    "canal_one_partition": (("canal",), {"partitions": 1}),
-    "canal_hashed": (("canal",), {"partitions": 3, "dispatcher": "key"}),
-    "canal_without_numbers": (("canal",), {"numbered": False}),
-    "dataworks": (("dataworks",), {}),
-}
 # Seeds that once failed (first of six histories), and whether that run had DDL. `mirrors/changes/test_redeliveries.py` has
 # the smallest form of each failure.
 KEPT = ((1001, False),)
@@ -126,29 +110,9 @@ def _differences_at_cut(ingested: IngestedHistories, seed: int) -> list[str]:
     return [f"at {tso}: {line}" for line in ingested.compared(truth, sure)]
 
 
-def _differences_of_rebuild(ingested: IngestedHistories) -> list[str]:
-    """Tables that a rebuild changes, though nothing in them was late, or that differ from upstream after it."""
-    late = ingested.late()
-    maker = CutMaker(
-        Lake(ingested.spark, ingested.paths), "rebuild", "UTC", 2, lambda line: None, columns=ingested.columns
-    )
-    report = Rebuilder(maker, "auto").rebuild()
-    wrong = [f"rebuilt: {table}" for table in report.tables if not table.equal and str(table.table) not in late]
-    assert not ingested.late()
-    return wrong + [f"rebuilt: {line}" for line in ingested.differences_at_end()]
-
-
 def _all_differences(ingested: IngestedHistories, seed: int) -> list[str]:
-    wrong = [*ingested.wrong, *_differences_of_rebuild(ingested)]
+    wrong = [*ingested.wrong, *ingested.rebuild_differences()]
     return wrong + _differences_at_cut(ingested, seed) if ingested.histories.watermarks else wrong
-
-
-def _history_of_setup(setup: str, seed: int, number: int) -> History:
-    """A history of the set-up in at least two files."""
-    modes, fixed = SETUPS[setup]
-    drawn = drawn_settings(Seeded(seed), modes[number % len(modes)], seed=seed, complete=True)
-    used = replace(drawn, slices=max(2, drawn.slices), **fixed)
-    return history_of_seed(seed, transactions=15, settings=used)
 
 
 # CDC_HISTORIES histories of each set-up, six per lake.
@@ -163,7 +127,7 @@ def test_many_histories_of_a_setup(
     spark: SparkSession, tmp_path: Path, counted: Callable[[str, int], None], setup: str, first: int
 ) -> None:
     """Histories of one encoder set-up, ingested file by file with kills."""
-    histories = combined([_history_of_setup(setup, first + number, number) for number in range(_A_LAKE)])
+    histories = combined([history_of_setup(setup, first + number, number) for number in range(_A_LAKE)])
     ingested = IngestedHistories(spark, tmp_path, histories, RandomKiller(first, 0.02))
     ingested.ingest_files()
     _report(ingested, f"{setup} {first}", counted)

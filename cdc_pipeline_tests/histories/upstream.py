@@ -193,7 +193,11 @@ class Upstream:
         self._row_ids += 1
         return self._row_ids
 
-    def state_at(self, tso: int) -> State:
+    def tables_at(self, tso: int) -> Mapping[Table, Content]:
         """The tables that exist at a TSO, with their columns and sorted rows at that time."""
         index = bisect_right(self._states, tso, key=lambda state: state[0])
-        return {table.full_name: content for table, content in self._states[index - 1][1].items()} if index else {}
+        return self._states[index - 1][1] if index else {}
+
+    def state_at(self, tso: int) -> State:
+        """`tables_at` by name."""
+        return {table.full_name: content for table, content in self.tables_at(tso).items()}

@@ -26,7 +26,7 @@ from cdc_pipeline.lake.tables.baselines import BaselineTable, baseline_tables
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
 from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
 from cdc_pipeline.lake.writes import append_once
-from cdc_pipeline.mirrors.changes.progress import PublishedCut, published_cut, read_progress
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress, published_cut, read_progress
 from cdc_pipeline.mirrors.changes.window import is_of_baseline
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.model.ddl_events import BASELINE_TOPIC, DEFINITION, WITH_GAP, WITHOUT_GAP, ddl_event
@@ -97,10 +97,10 @@ def require_earlier_stream(
         raise LakeError("no batch is decoded yet: run the ingest first", pipeline=lake.paths.pipeline)
     if changefeed_start is not None and changefeed_start <= at:
         return WITHOUT_GAP
-    has_tsos = read_progress(lake, published_cut(lake)).has_tsos
-    holes = _later_streams(lake, at, has_tsos=has_tsos)
+    streams = read_progress(lake, published_cut(lake))
+    holes = _later_streams(lake, at, streams)
     if holes and not accept_gap:
-        raise _hole_error(lake, at, holes, "watermark" if has_tsos else "change")
+        raise _hole_error(lake, at, holes, "watermark" if streams.has_tsos else "change")
     return WITH_GAP if holes else WITHOUT_GAP
 
 
@@ -213,10 +213,10 @@ def is_adopted(lake: Lake, baseline: str) -> bool:
     return not lake.read("ddl_history").where(F.col("topic") == f"{BASELINE_TOPIC}{baseline}").isEmpty()
 
 
-def _later_streams(lake: Lake, at: int, *, has_tsos: bool) -> tuple[str, ...]:
+def _later_streams(lake: Lake, at: int, streams: StreamProgress) -> tuple[str, ...]:
     """The streams that may have begun after `at`: partitions without a watermark at or before it, or, without watermarks,
     topics without a change at or before it. Without any it is the stream."""
-    if not has_tsos:
+    if not streams.has_tsos:
         logs = lake.read("change_log"), lake.read("ddl_history").where(~is_of_baseline())
         times = logs[0].select("topic", "at").unionByName(logs[1].select("topic", "at"))
         oldest = {
@@ -227,8 +227,8 @@ def _later_streams(lake: Lake, at: int, *, has_tsos: bool) -> tuple[str, ...]:
     known, early = (
         read_maxima(lake, "watermarks", by, "watermark_ts", *where) for where in ((), [("watermark_ts", "<=", at)])
     )
-    later = tuple(f"{topic}/{number}" for topic, number in sorted(known.keys() - early.keys()))
-    return later if known else _NO_STREAM
+    later = {f"{topic}/{number}" for topic, number in known.keys() - early.keys()}
+    return tuple(sorted(later.union(streams.without_watermark))) if known else _NO_STREAM
 
 
 def _append_events(

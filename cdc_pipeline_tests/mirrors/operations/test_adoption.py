@@ -289,3 +289,32 @@ def test_merged_tables_are_refused(stream: Stream, export: Path) -> None:
     maker = replace(_rebuilder(stream).maker, selection=TableSelection(routes=routes))
     with pytest.raises(LakeError, match=r"db\.a, db\.none: a table that a route merges with others cannot begin"):
         adopt(Rebuilder(maker), baseline)
+
+
+def test_an_export_that_a_begun_cut_passes(stream: Stream, export: Path) -> None:
+    """The run that began the cut was killed, so its plan does not have the tables of the export."""
+    stream.write_slice(30, *LATER)
+    assert stream.killed(0)
+    _adopt(stream, export)
+    stream.run()
+    _assert_begins_with_the_export(stream)
+
+
+def test_a_partition_without_a_watermark(spark: SparkSession, tmp_path: Path, export: Path) -> None:
+    stream = Stream(spark, tmp_path / "late")
+    stream.topic.send(watermark(1), 0).send(*put("a", 25, "3", "after"))
+    stream.topic.write(stream.folder / "captures", "1.jsonl")
+    stream.run()
+    with pytest.raises(LakeError, match="t/1 has no watermark at or before it"):
+        _adopt(stream, export)
+
+
+def test_a_statement_at_the_very_tso_of_the_export(stream: Stream, export: Path) -> None:
+    """The export has its effect. The topic `t` comes after `snapshot:` in the order of names."""
+    (export / "db.a-schema.sql").write_text("CREATE TABLE `a` (`id` int PRIMARY KEY, `v` varchar(20), `n` int);\n")
+    (export / "db.a.000000001.sql").write_text("INSERT INTO `a` VALUES\n(1,'one',7);\n")
+    _adopt(stream, export)
+    stream.write_slice(30, change("ALTER TABLE `a` ADD COLUMN `n` int", AT))
+    stream.run()
+    assert stream.rows("a") == [(1, "one", 7)]
+    assert _state(stream, "a").gaps == ()
