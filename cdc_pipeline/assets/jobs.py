@@ -15,11 +15,10 @@ from cdc_pipeline.assets.nodes import CUTS, table_key, update_catalog
 from cdc_pipeline.assets.opened_lake import open_lake, spark_of
 from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks.cuts import own_commits_result
-from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
-from cdc_pipeline.mirrors.operations.adoption import CLOCKS_MS, adopt, require_earlier_stream
+from cdc_pipeline.mirrors.operations.adoption import adopt, place_of_start, require_earlier_stream
 from cdc_pipeline.mirrors.operations.dry_run import pending_statements
 from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.loading import Loading
@@ -115,7 +114,7 @@ def _load(context: dg.OpExecutionContext, pipeline: Pipeline, snapshot: Snapshot
 
 def _require_stream(lake: Lake, snapshot: Snapshot, started_ms: int) -> None:
     """Raises LakeError if a read that begins at this time could not be adopted."""
-    place = (started_ms - CLOCKS_MS) << TSO_SHIFT
+    place = place_of_start(started_ms)
     require_earlier_stream(lake, place, changefeed_start=snapshot.changefeed_start, accept_gap=snapshot.accept_gap)
 
 

@@ -46,8 +46,10 @@ def _exported_rows(
     if event["kind"] != BASELINE_EVENT or event["type"] == DEFINITION or not (where or key):
         return
     created = event_changes(event["kind"], name.database, name.table, event["sql"])[0]
-    names = created.schema.row_key if isinstance(created, CreateTable) else ()
-    if not isinstance(created, CreateTable) or (key and len(names) != len(key)):
+    if not isinstance(created, CreateTable):
+        return
+    names = created.schema.row_key
+    if key and len(names) != len(key):
         return
     wanted = {**where, **dict(zip(names, key, strict=False))}
     if not wanted.keys() <= {*created.schema.column_names}:

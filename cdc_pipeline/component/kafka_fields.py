@@ -20,7 +20,7 @@ Options = Annotated[
         when_used="json",
     ),
 ]
-_Secret = Annotated[
+Secret = Annotated[
     str, AfterValidator(SecretText), PlainSerializer(lambda text: HIDDEN if text else "", when_used="json")
 ]
 
@@ -40,15 +40,15 @@ class SecuritySettings(YamlModel):
     ] = None
     username: Annotated[str, secret_resolver("source.security.username"), Field(description="User of the login.")] = ""
     password: Annotated[
-        _Secret,
+        Secret,
         secret_resolver("source.security.password"),
         Field(description="Secret: password of the login, from the environment."),
     ] = ""
     ca: Annotated[str, Field(description="Certificates of the authorities that sign the brokers' certificates.")] = ""
     # its file may contain the key
-    certificate: Annotated[_Secret, Field(description="Certificate of the client.")] = ""
+    certificate: Annotated[Secret, Field(description="Certificate of the client.")] = ""
     key: Annotated[
-        _Secret,
+        Secret,
         secret_resolver("source.security.key"),
         Field(description="Private key of the client in PKCS#8 (BEGIN PRIVATE KEY). Its text is a secret."),
     ] = ""

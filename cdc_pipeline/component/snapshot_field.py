@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from cdc_pipeline.component.kafka_fields import Secret
 from cdc_pipeline.component.yaml_model import YamlModel, milliseconds, secret_resolver
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.pipeline import ExportedFiles, Snapshot
 from cdc_pipeline.snapshots.export import ExportType
 from cdc_pipeline.snapshots.position import ExportTimes
-from cdc_pipeline.sources.kafka.client_settings import HIDDEN, SecretText
 from cdc_pipeline.spark.jdbc import JdbcServer
 
 _DRIVERS = {"jdbc:mysql:": "com.mysql.cj.jdbc.Driver", "jdbc:mariadb:": "org.mariadb.jdbc.Driver"}
@@ -108,9 +108,7 @@ class JdbcSnapshotSettings(_SnapshotFields):
     ]
     user: Annotated[str, secret_resolver("snapshot.user"), Field(description="User, with the right SELECT.")] = ""
     password: Annotated[
-        str,
-        AfterValidator(SecretText),
-        PlainSerializer(lambda text: HIDDEN if text else "", when_used="json"),
+        Secret,
         secret_resolver("snapshot.password"),
         Field(description="Secret: the password, from the environment."),
     ] = ""

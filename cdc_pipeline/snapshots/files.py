@@ -70,18 +70,19 @@ class ExportFiles:
         if info.type == fs.FileType.NotFound:
             raise SourceError(f"the export {path!r} does not exist")
         self.is_folder = info.type == fs.FileType.Directory
-        self.sizes: dict[str, int] = self._sizes() if self.is_folder else {name: info.size}
+        infos = self._list() if self.is_folder else [info]
+        self.sizes: dict[str, int] = {info.base_name: info.size for info in infos}
         """Name → bytes, in the order of the names."""
-        self.modified_ms = self._modified_ms if self.is_folder else _ms(info)
+        self.modified_ms = max(map(_ms, infos), default=0)
         """When the newest file was written, in ms since 1970; 0 if the store does not say it."""
         if not self.is_folder:
             self._folder = self._folder[: -len(name)].rstrip("/")
 
-    def _sizes(self) -> dict[str, int]:
+    def _list(self) -> list[Any]:
+        """The files of the folder, sorted by name."""
         with self._named_errors():
             found = self._files.get_file_info(fs.FileSelector(self._folder))
-        self._modified_ms = max(map(_ms, found), default=0)
-        return {info.base_name: info.size for info in sorted(found, key=lambda info: info.path) if info.is_file}
+        return sorted((info for info in found if info.is_file), key=lambda info: info.path)
 
     def read(self, name: str) -> bytes:
         """The whole text of a small file, decompressed."""

@@ -93,11 +93,15 @@ class JdbcServer:
         except Py4JJavaError as error:
             raise self._error(spark, error.java_exception) or error from error
         except PySparkException as error:
-            # a task's error is text only, which has the stack
-            found = _OF_SERVER.search(str(error))
+            found = self._task_error(str(error))
             if found is None:
                 raise
-            raise TransientError(f"{self.address}: reading stopped: {found[1] or found[2]}") from error
+            raise found from error
+
+    def _task_error(self, text: str) -> TransientError | None:
+        """The error of a task that reads, which arrives as text with its stack; None if it is not the server's."""
+        found = _OF_SERVER.search(text)
+        return TransientError(f"{self.address}: reading stopped: {found[1] or found[2]}") if found else None
 
     def _error(self, spark: SparkSession, java_error: Any) -> SourceError | TransientError | None:
         """None if the error is not the server's."""
@@ -110,8 +114,7 @@ class JdbcServer:
         if found is None:
             if any(map(missing.isInstance, chain)):
                 return SourceError(f"{self.address}: the session has no class {self.driver}, the driver")
-            stopped = _OF_SERVER.search(str(java_error))
-            return TransientError(f"{self.address}: reading stopped: {stopped[1] or stopped[2]}") if stopped else None
+            return self._task_error(str(java_error))
         reason = str(found.getMessage()).splitlines()[0]
         if str(found.getSQLState()).startswith(_CONNECTION_LOST):
             return TransientError(f"{self.address} does not answer: {reason}")

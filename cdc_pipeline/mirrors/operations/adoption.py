@@ -124,7 +124,7 @@ def _behind_others(lake: Lake, baseline: str, places: Mapping[TableName, _Place]
 
     Raises LakeError for two exports of one TSO.
     """
-    columns = ["topic", "type", "database", "table", "at"]
+    columns = ["topic", "database", "table", "at"]
     events = read_rows(lake, "ddl_history", ("kind", "=", BASELINE_EVENT), columns=columns)
     taken = {
         (TableName(event["database"], event["table"]), event["at"])
@@ -165,8 +165,13 @@ def _place(table: BaselineTable, *, has_tsos: bool) -> _Place:
         ms = table.tso >> TSO_SHIFT
         return _Place((ms << TSO_SHIFT) - _ROOM, is_exact=False, until=ms)
     started, finished = table.started or 0, table.finished or 0  # both are known without a TSO
-    first = (started - CLOCKS_MS) // _SECOND * _SECOND
-    return _Place((first << TSO_SHIFT) - _ROOM, is_exact=False, until=finished + CLOCKS_MS)
+    return _Place(place_of_start(started), is_exact=False, until=finished + CLOCKS_MS)
+
+
+def place_of_start(started_ms: int) -> int:
+    """From where on the clock of the streams an export that began at this time needs all changes."""
+    first = (started_ms - CLOCKS_MS) // _SECOND * _SECOND
+    return (first << TSO_SHIFT) - _ROOM
 
 
 _FIRST = _Place(1, is_exact=False)
@@ -208,9 +213,7 @@ def _moment(at: int) -> str:
 
 def is_adopted(lake: Lake, baseline: str) -> bool:
     """Whether a table of the baseline has its event."""
-    if not lake.exists("ddl_history"):
-        return False
-    return not lake.read("ddl_history").where(F.col("topic") == f"{BASELINE_TOPIC}{baseline}").isEmpty()
+    return bool(read_rows(lake, "ddl_history", ("topic", "=", f"{BASELINE_TOPIC}{baseline}"), columns=["topic"]))
 
 
 def _later_streams(lake: Lake, at: int, streams: StreamProgress) -> tuple[str, ...]:
