@@ -84,6 +84,8 @@ class Pipeline:
     catalog: CatalogSettings | None = None
     """Where mirrors have names; None: nowhere."""
     snapshot: Snapshot | None = None
+    keep_days: Mapping[str, int] = field(default_factory=dict)
+    """Table → how many days it keeps batches that a kept cut has; a table that is not named keeps all."""
     single_writer: bool = False
     """On S3: no other program ever writes to the lake, so that the store needs no conditional writes."""
 

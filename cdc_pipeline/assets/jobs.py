@@ -26,6 +26,7 @@ from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Mainte
 from cdc_pipeline.mirrors.operations.reading_server import ServerReading
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser, ReleaseReport
+from cdc_pipeline.mirrors.operations.retention import Retention
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline, Snapshot
@@ -330,6 +331,7 @@ def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
             commits = own_commits_result(lake, names, table_key(pipeline.name, CUTS))
             AssetEvents(context.instance, {}, ()).report(context, commits)
             done = maintenance.run(lake, context.log.info)
+            Retention(pipeline.keep_days).advance(lake, context.run.run_id, context.log.info)
         rows = (
             (one.table, one.files_removed, one.files_added, str(one.vacuumed), round(one.seconds, 1)) for one in done
         )

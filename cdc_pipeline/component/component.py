@@ -210,6 +210,14 @@ class CdcPipeline(dg.Component, YamlModel):
             examples=[{"type": "dumpling", "path": "s3a://bucket/export"}],
         ),
     ] = None
+    keep_raw_days: Annotated[
+        int | None,
+        Field(
+            description="How many days raw records stay. `<name>_maintain` removes older batches whose changes a kept cut "
+            "has; rebuilds then begin there. Empty: for ever."
+        ),
+    ] = None
+    keep_change_log_days: Annotated[int | None, Field(description="The same for row changes in `change_log`.")] = None
     single_writer: Annotated[
         bool,
         Field(
@@ -366,6 +374,7 @@ class CdcPipeline(dg.Component, YamlModel):
 
     _limit_threads = limit("merge_threads", least=1, most=64)
     _limit_rows = limit("key_check_rows")
+    _limit_days = limit("keep_raw_days", "keep_change_log_days", least=1)
 
     @field_validator("max_runtime_seconds")
     @classmethod
@@ -382,6 +391,7 @@ class CdcPipeline(dg.Component, YamlModel):
         exact = self.case_sensitive
         keys = {table if exact else table.lower(): tuple(columns) for table, columns in self.keys.items()}
         routes = tuple(rule.route for rule in self.routes)
+        kept = {"raw_topic_snapshot": self.keep_raw_days, "change_log": self.keep_change_log_days}
         policy = DdlPolicy(self.ddl_policy.default, tuple(self.ddl_policy.tables.items()))
         return Pipeline(
             self.name,
@@ -408,6 +418,7 @@ class CdcPipeline(dg.Component, YamlModel):
             ),
             self.spark_resource,
             snapshot=None if self.snapshot is None else self.snapshot.settings,
+            keep_days={table: days for table, days in kept.items() if days is not None},
             single_writer=self.single_writer,
             catalog=None if self.catalog is None else self.catalog.settings,
         )

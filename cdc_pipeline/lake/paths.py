@@ -58,6 +58,8 @@ CONTROL_TABLES = ("watermarks", "batches", "consistent_cuts", "cut_plans", "cut_
 """The tables that `lake/control_tables.py` writes."""
 BASELINE_ROWS = "baseline_rows"
 """The folder of the rows of baselines, one folder each."""
+KEPT_MIRRORS = "kept_mirrors"
+"""The folder of the mirrors of kept cuts: a folder for each mirror id, and in it one for each version."""
 OWN_TABLES = (
     *("raw_topic_snapshot", "claims", "change_log", "dead_letters", "ddl_history", "dead_letter_releases"),
     *CONTROL_TABLES,
@@ -126,6 +128,10 @@ class LakePaths:
         if not _SAME_IN_DELTA_RS.fullmatch(path):
             path = hashlib.sha256(path.encode(errors="surrogatepass")).hexdigest()[:32]
         return f"{self.table(BASELINE_ROWS)}/{baseline}/{path}"
+
+    def kept_mirror(self, mirror_id: str, version: int) -> str:
+        """The path of a mirror as a kept cut has it (`tables.kept_cuts`)."""
+        return f"{self.table(KEPT_MIRRORS)}/{path_segment(mirror_id)}/{version}"
 
     @property
     def running(self) -> str:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -103,6 +104,13 @@ class S3Folder:
                 found = self.read(name)
                 return found.e_tag if found is not None and found.content == content else None
 
+    def copy(self, name: str, target: str) -> None:
+        """Copies an object of the folder to the same name in another folder of the bucket. The store copies the bytes."""
+        bucket, _, prefix = self.url.removeprefix("s3a://").partition("/")
+        to = f"{target.removeprefix(f's3a://{bucket}/')}/{name}"
+        with self._named_errors():
+            _open_store(f"s3a://{bucket}", s3_endpoint()).copy(f"{prefix}/{name}", to)
+
     def now(self) -> datetime:
         """The time of the store."""
         with self._named_errors():
@@ -192,6 +200,20 @@ def write_new_file(folder: str, name: str, content: bytes) -> None:
         S3Folder(folder).write(name, content)
     else:
         Path(folder, name).write_bytes(content)
+
+
+def copy_file(folder: str, target: str, name: str) -> None:
+    """Copies a file that never changes to another folder of the lake: in a local one as a hard link if possible."""
+    if is_s3_path(folder):
+        S3Folder(folder).copy(name, target)
+        return
+    place = Path(target, name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)  # half a copy
+    try:
+        place.hardlink_to(Path(folder, name))
+    except OSError:
+        shutil.copyfile(Path(folder, name), place)
 
 
 def has_file(folder: str, name: str) -> bool:

@@ -139,12 +139,17 @@ def new_records(frame: DataFrame, raw: DataFrame, ranges: tuple[OffsetRange, ...
     return both.where("_known IS NULL").drop("_known")
 
 
+def records_outside(frame: DataFrame, spans: Iterable[OffsetSpan]) -> DataFrame:
+    """The records that lie in none of the spans."""
+    return frame.where(~_within(spans))
+
+
 def has_records_in(raw: DataFrame, ranges: tuple[OffsetRange, ...]) -> bool:
     """Whether `raw` has a record at an offset inside one of the ranges."""
     return not raw.where(_within(ranges)).isEmpty()
 
 
-def _within(ranges: tuple[OffsetRange, ...]) -> Column:
+def _within(ranges: Iterable[OffsetSpan]) -> Column:
     condition = F.lit(False)
     for span in ranges:
         condition = condition | (

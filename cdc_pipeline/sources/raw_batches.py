@@ -16,12 +16,15 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError
+from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import committed_version, table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.log_files import CommitFile, commits_newest_first
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
+from cdc_pipeline.lake.tables.kept_cuts import removed_batches
+from cdc_pipeline.sources.intake import OffsetSpan
 from cdc_pipeline.sources.source import NoNewRecords, Source
 
 SETTLED_AFTER = 1.0
@@ -114,6 +117,25 @@ def require_decoded_batches(lake: Lake) -> None:
             "tables from the raw records (`cdc-pipeline docs operations removed`)",
             pipeline=paths.pipeline,
         )
+
+
+def removed_ranges(lake: Lake) -> list[OffsetSpan]:
+    """The offsets of records that were removed (`lake.tables.kept_cuts`): a file that is read again may have them."""
+    last, _ = removed_batches(lake, "raw_topic_snapshot")
+    if not last:
+        return []
+    batches = read_rows(lake, "batches", ("batch_id", "<=", last), columns=["offsets"])
+    spans = sorted(
+        (span["topic"], span["partition"], span["first"], span["last"]) for row in batches for span in row["offsets"]
+    )
+    found: list[OffsetSpan] = []
+    for topic, partition, first, end in spans:
+        before = found[-1] if found else None
+        if before is not None and (before.topic, before.partition) == (topic, partition) and first <= before.last + 1:
+            found[-1] = OffsetSpan(topic, partition, before.first, max(end, before.last))
+        else:
+            found.append(OffsetSpan(topic, partition, first, end))
+    return found
 
 
 def unread_topics(source: Source, lake: Lake) -> Collection[str] | None:

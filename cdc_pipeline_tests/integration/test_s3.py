@@ -28,9 +28,13 @@ from cdc_pipeline.lake.catalog import read_catalog
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.store import S3Folder
+from cdc_pipeline.lake.tables.kept_cuts import REMOVED_FROM
 from cdc_pipeline.mirrors.changes.progress import published_cut
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.operations.mirror_replacer import content_hash
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
+from cdc_pipeline.mirrors.operations.retention import Retention
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline_tests.support.captures import capture_lines
@@ -155,3 +159,15 @@ def _documented(heading: str, root: str, s3: ObjectStore) -> dict[str, Any]:
 def _extension(module: ModuleType) -> Path:
     (found,) = (Path(str(module.__file__)).parent / "extensions").rglob("*.duckdb_extension")
     return found
+
+
+def test_old_batches_leave_the_lake(s3_spark: SparkSession, s3: ObjectStore, local: dict[str, str]) -> None:
+    """The store copies the mirrors of the kept cut. A rebuild begins with them."""
+    paths = LakePaths(f"s3a://{s3.bucket}/{uuid.uuid4().hex}", "shop")
+    ingest(s3_spark, paths, CAPTURE)
+    lake = Lake(s3_spark, paths)
+    Retention(dict.fromkeys(REMOVED_FROM, 0)).advance(lake, "maintain", lambda line: None)
+    assert [lake.read(table).count() for table in REMOVED_FROM] == [0, 0]
+    report = Rebuilder(CutMaker(lake, "rebuild", "UTC", 2, lambda line: None)).rebuild()
+    assert report.all_equal, report
+    assert _hashes(s3_spark, paths) == local

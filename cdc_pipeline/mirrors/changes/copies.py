@@ -36,7 +36,8 @@ from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mysql.model.table import TableName
 
 _CHANGE = ("database", "table", "op", "time", "images")
-"""Equal in all copies of a change. `time`: `es`, or the number of DataWorks. `images`: the `image_hash` of both images."""
+"""Equal in all copies of a change. `time`: `commit_ts` if it is a TSO in all of them or the number of DataWorks, else `es`.
+`images`: the `image_hash` of both images."""
 _UNSURE = Gap(
     GapKind.UNKNOWN_DUPLICATES,
     "equal rows arrived more than once, as redeliveries or as separate rows; the messages do not show which: compare the "
@@ -71,6 +72,7 @@ def find_copies(
         "exact_ts",
         "message_id",
         "ts",
+        "commit_ts",
         *_CHANGE[:-2],
         F.when(has_trait(Trait.NUMBERS_CHANGES), F.col("commit_ts")).otherwise(F.col("es")).alias("time"),
         image_hash("before", "after").alias("images"),
@@ -79,8 +81,10 @@ def find_copies(
     repeated = suspects.groupBy(*_CHANGE).agg(F.count("*").alias("number")).where("number > 1")
     if repeated.isEmpty():
         return None
-    # the steps below read these several times
-    equal = suspects.join(repeated.drop("number"), list(_CHANGE), "left_semi").localCheckpoint()
+    equal = suspects.join(repeated.drop("number"), list(_CHANGE), "left_semi")
+    all_exact = F.min("exact_ts").over(Over.partitionBy(*_CHANGE))
+    equal = equal.withColumn("time", F.when(all_exact, F.col("commit_ts")).otherwise(F.col("time"))).drop("commit_ts")
+    equal = equal.localCheckpoint()  # the steps below read these several times
     span = equal.agg(F.min("batch_id").alias("oldest"), F.max("exact_ts").alias("exact")).first()
     assert span is not None
     decoded = F.col("batch_id").between(span["oldest"], window.last_batch)

@@ -10,7 +10,6 @@ from cdc_pipeline.lake.delta_log import require_intact_logs
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows
 from cdc_pipeline.mirrors.changes.progress import (
-    NO_CUT,
     PublishedCut,
     StreamProgress,
     next_window,
@@ -95,11 +94,15 @@ class CutMaker:
         return self._resume(begun, published, read_progress(self.lake, published))
 
     def replay_all(self, published: PublishedCut) -> CutReport:
-        """Makes the first cut of an empty lake, with all that the cut `published` of another lake has."""
+        """Makes the next cut of the lake, or the first one of an empty lake, with all that the cut `published` of another
+        lake has."""
         streams, tso, last = read_progress(self.lake), published.resolved_tso, published.last_batch
         streams = replace(streams, last_batch=last, has_tsos=tso is not None, resolved_tso=tso, held_by=None)
-        window = Window(1, None, tso, 0, last, before=published.ends)
-        return self._make_cut(window, NO_CUT, streams)
+        start = published_cut(self.lake)
+        # something may have arrived late since
+        streams = replace(streams, oldest=dict.fromkeys(start.ends, 0))
+        window = Window(start.cut_id + 1, start.resolved_tso, tso, start.last_batch, last, start.ends, published.ends)
+        return self._make_cut(window, start, streams)
 
     def _make_cut(self, window: Window, published: PublishedCut, streams: StreamProgress) -> CutReport:
         self.lake.start_session()

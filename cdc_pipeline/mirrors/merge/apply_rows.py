@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
@@ -44,7 +44,7 @@ from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 from cdc_pipeline.mysql.types.local_times import local_time_gaps
 from cdc_pipeline.positions import POSITION, Position
-from cdc_pipeline.spark.jvm import allow_null_on_error
+from cdc_pipeline.spark.jvm import allow_null_on_error, finished_metrics
 from cdc_pipeline.spark.small_frames import is_small
 
 SMALL_MIRROR = 4 * 2**20
@@ -146,7 +146,11 @@ class RowMerger:
         commits: StepCommits,
         note_gaps: Callable[[Sequence[Gap], Commit], None],
     ) -> RowCounts:
-        """Appends the rows of a baseline to its new mirror. Calls `note_gaps` before it commits the rows."""
+        """Appends the rows of a baseline to its new mirror. Calls `note_gaps` before it commits the rows.
+
+        The rows are counted while they are written. If there are findings among them, the files are not committed, and they
+        are written again as those of `apply`.
+        """
         commit, state = commits(_ROWS), step.state
         if is_committed(self.lake.spark, path, commit):
             return RowCounts()
@@ -167,8 +171,11 @@ class RowMerger:
         gaps += absent_column_gaps(_without_values(rows, [one for one in generated if one not in computed_here]))
         typed = typed_rows(changes, replace(target, time_zone=loaded.time_zone or self.time_zone))
         typed = with_masks(with_generated(typed, target), masked_cells(state), self.salt)
-        result, good = self._good_rows(typed, state, target, gaps, commits, note_gaps, baseline_records(changes))
-        append_rows(path, good, target, commit)
+        note_gaps(gaps, commits.for_gaps(_ROWS))
+        result = _append_without_findings(path, typed, target, commit)
+        if result is None:
+            result, good = self._good_rows(typed, state, target, [], commits, note_gaps, baseline_records(changes))
+            append_rows(path, good, target, commit)
         # no changes of the stream: a cut counts what becomes of those
         return replace(result, merged=Merged(inserted=result.existing), rejected=0)
 
@@ -290,11 +297,34 @@ def _absent_defaults(step: ApplyRows, time_zone: str) -> tuple[dict[str, Column 
     return defaults, gaps
 
 
+def _append_without_findings(path: str, rows: DataFrame, target: Target, commit: Commit) -> RowCounts | None:
+    """Appends the rows of a baseline and counts them meanwhile. None, without a commit, if rows are bad or make gaps."""
+    observation, metrics = Observation(), dict[str, int | None]()
+    found = F.expr("size(bad) > 0 OR size(damaged) > 0 OR size(doubtful) > 0 OR size(ambiguous_times) > 0")
+    observed = rows.observe(
+        observation,
+        F.count_if(found).alias("found"),
+        F.sum(_existing(keyless=target.keyless)).alias("existing"),
+        F.sum("zero_dates").alias("zero"),
+    )
+
+    def is_clean() -> bool:
+        metrics.update(finished_metrics(observation) or {})
+        return metrics.get("found") == 0
+
+    if not append_rows(path, observed, target, commit, is_clean):
+        return None
+    return RowCounts(existing=metrics["existing"] or 0, zero_dates=metrics["zero"] or 0)
+
+
+def _existing(*, keyless: bool) -> Column:
+    """How many rows an empty mirror has of a row of `with_generated`."""
+    return F.greatest("delta", F.lit(0)) if keyless else F.when(F.col("deleted") | F.col("update_only"), 0).otherwise(1)
+
+
 def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
     """The counts and gaps of rows of `with_generated`, found in one query before they are written."""
-    existing = (
-        F.greatest("delta", F.lit(0)) if keyless else F.when(F.col("deleted") | F.col("update_only"), 0).otherwise(1)
-    )
+    existing = _existing(keyless=keyless)
     good = F.size("bad") == 0
     key_only = F.when(good & ~F.col("deleted"), F.col("key_only_since"))
     unordered = F.when(F.col("order_unknown"), F.struct("_topic", "_partition", "_offset"))

@@ -6,7 +6,7 @@ inserted, or that many equal rows are deleted. An empty mirror takes an append, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from delta.tables import DeltaTable
@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.delta import Commit
-from cdc_pipeline.lake.writes import append_once
+from cdc_pipeline.lake.writes import append_if, append_once
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows, merge_counts
 from cdc_pipeline.mirrors.merge.typed_rows import Target, has_column, value_column
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA
@@ -128,9 +128,11 @@ def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, target: Targe
     return _merged(outcome)
 
 
-def append_rows(path: str, rows: DataFrame, target: Target, commit: Commit) -> None:
+def append_rows(
+    path: str, rows: DataFrame, target: Target, commit: Commit, accept: Callable[[], bool] | None = None
+) -> bool:
     """Appends the rows that exist after all changes to an empty or keyless mirror; with `soft_delete` also those that were
-    deleted."""
+    deleted. `accept` and the result: of `append_if`; None: accepts all."""
     state, names = target.state, target.schema.column_names
     values = {name: value_column(index) for index, name in enumerate(names)}
     computed = {} if target.computed is None else target.computed.over(values)
@@ -144,7 +146,10 @@ def append_rows(path: str, rows: DataFrame, target: Target, commit: Commit) -> N
         *state.metadata,
         *([F.col("deleted").alias(DELETED)] if state.has_soft_delete else []),
     )
+    if accept is not None:
+        return append_if(frame, path, commit, accept)
     append_once(frame, path, commit)
+    return True
 
 
 def _inserted_values(target: Target) -> dict[str, str | Column]:

@@ -31,6 +31,7 @@ from cdc_pipeline.mirrors.changes.window import is_of_baseline
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.model.ddl_events import BASELINE_TOPIC, DEFINITION, WITH_GAP, WITHOUT_GAP, ddl_event
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
+from cdc_pipeline.mirrors.operations.rebuild_start import rebuild_start
 from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
@@ -78,6 +79,7 @@ def adopt(
         first = min(place.at for place in places.values())
         kind = require_earlier_stream(lake, first, changefeed_start=changefeed_start, accept_gap=accept_gap)
     places = _behind_others(lake, baseline, places)
+    _require_kept_changes(lake, places)
     passed = [table for table in tables if _has_passed(published, places[table.name])]
     waiting = [table for table in tables if table not in passed]
     _append_events(lake, passed, places, (published.last_batch, published.cut_id), maker.run_id, kind)
@@ -181,6 +183,18 @@ _FIRST = _Place(1, is_exact=False)
 def _has_passed(published: PublishedCut, place: _Place) -> bool:
     """Whether the cuts have changes after the baseline."""
     return bool(published.ends) or (published.resolved_tso is not None and place.at < published.resolved_tso)
+
+
+def _require_kept_changes(lake: Lake, places: Mapping[TableName, _Place]) -> None:
+    """Raises LakeError if rebuilds begin after one of the places."""
+    start = rebuild_start(lake)
+    late = [] if start is None else sorted(name for name, place in places.items() if _has_passed(start.cut, place))
+    if late:
+        raise LakeError(
+            f"{', '.join(map(str, late[:_SHOWN]))}: changes after the export have left the lake (keep_raw_days, "
+            "keep_change_log_days). Export the tables again",
+            pipeline=lake.paths.pipeline,
+        )
 
 
 def _require_no_statements(lake: Lake, names: Sequence[TableName]) -> None:

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,7 +23,7 @@ from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.contents import RELEASES
 from cdc_pipeline.dialects.decode import DialectName
-from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES, decode_batches
+from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, table_state
@@ -55,13 +56,13 @@ from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
 from cdc_pipeline.mirrors.operations.maintenance import EVERY, keep_table_small
 from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild, content_hash
 from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_baseline_events, copy_inputs
+from cdc_pipeline.mirrors.operations.rebuild_start import DECODED, rebuild_start
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tables
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
 
 _BORROWED = frozenset({"raw_topic_snapshot", CLAIMS, RELEASES, BASELINES, BASELINE_ROWS})
-_DECODED = ("change_log", *OTHER_TABLES, "batches")
 # columns that differ between two decodings of the same bytes, or that cuts write
 _NOT_COMPARED = {
     "batches": frozenset({"run_id", "decoded_at"}),
@@ -190,23 +191,38 @@ class Rebuilder:
                 pipeline=self._lake.paths.pipeline,
             )
         scope = chosen_scope(self.maker, patterns, published) if patterns else ALL
+        start = rebuild_start(self._lake)
         borrowed = _BORROWED if scope.is_all else _BORROWED | {"watermarks", "batches"}
         with self._scratch_lake(borrowed if releases is None else borrowed - {RELEASES}) as scratch:
             if releases is not None:
                 releases.write.format("delta").save(scratch.paths.table(RELEASES))
             if scope.is_all:
+                if start is not None:
+                    start.copy_decoded(self._lake, scratch)
                 # all decoded batches: those after the published cut have pending changes
                 self._decode(scratch, streams.last_batch)
-                copy_baseline_events(self._lake, scratch)
+                copy_baseline_events(self._lake, scratch, 0 if start is None else start.cut.last_batch)
                 published = _valid_cut(published, scratch)
             else:
-                copy_inputs(self._lake, scratch, scope)
+                copy_inputs(self._lake, scratch, scope, 0 if start is None else start.cut.last_batch)
             # a table that fails again stays quarantined, unless it is chosen: then the rebuild fails
             waiting = (name for name in quarantined_tables(published.held) if not matches_any(str(name), patterns))
             at_once = frozenset(map(self.maker.selection.key, waiting))
+            if start is not None:
+                self.maker.report(f"beginning with cut {start.cut.cut_id}, which has the changes of removed batches")
+                start.copy_mirrors(self._lake, scratch, partial(self._is_covered, scope, start.cut))
             built = self._replayer(scratch, scope, at_once, approved).replay_all(published)
+            if start is not None:
+                earlier = built.totals.changes + start.earlier_changes(self._lake)
+                built = replace(built, totals=replace(built.totals, changes=earlier))
             report = _scoped_report(replace(built, cut_id=published.cut_id + 1, streams=streams), scope, published)
             yield RebuiltTables(scratch, scope, report, published, abandoned or releases is not None, lake_state)
+
+    def _is_covered(self, scope: Scope, cut: PublishedCut, mirror: TableName) -> bool:
+        """Whether the mirror of this earlier cut is one of the scope, under any name that its table had."""
+        key, names = self.maker.selection.key, self._rebuilt_names(scope)
+        names |= {cut.selection.mirror_name(name) for name in scope.tables or () if cut.selection.includes(name)}
+        return scope.is_all or key(mirror) in set(map(key, names))
 
     def _decode(self, scratch: Lake, last_batch: int) -> None:
         """Decodes all batches into the scratch lake, and keeps its tables small meanwhile: each batch is a commit."""
@@ -216,7 +232,7 @@ class Rebuilder:
         def decoded(batch_id: int) -> None:
             if batch_id % EVERY == 0:
                 report(f"decoded {batch_id} of {last_batch} batches")
-                for table in _DECODED:
+                for table in DECODED:
                     keep_table_small(scratch, table, scratch.paths.table(table), lambda line: None)
 
         decode_batches(
@@ -302,12 +318,12 @@ class Rebuilder:
         """Replaces all decoded tables if any differs. Returns one entry per table, and whether they differ from what the
         cuts have counted."""
         is_all = rebuilt.scope.is_all
-        tables = [self._compare(table, rebuilt.lake) for table in _DECODED] if is_all else []
+        tables = [self._compare(table, rebuilt.lake) for table in DECODED] if is_all else []
         # the comparison ignores dead letters of cuts (VALUE_HAS_TYPE): a release may remove some
         changed = is_all and (rebuilt.replaces_all or not all(table.equal for table in tables))
         if changed:
             self._require_unchanged(rebuilt)
-            for table in _DECODED:
+            for table in DECODED:
                 overwrite_once(rebuilt.lake.read(table), self._lake.paths.table(table), commit)
         else:
             self._add_dead_letters(rebuilt.lake, commit)

@@ -127,16 +127,17 @@ def _event_tables(event: DdlEvent, known: frozenset[TableName]) -> set[TableName
     return found
 
 
-def copy_baseline_events(lake: Lake, scratch: Lake) -> None:
-    """Copies the events of baselines to the scratch lake: no raw record brings them back."""
-    rows = lake.read("ddl_history").where(F.col("kind") == BASELINE_EVENT)
+def copy_baseline_events(lake: Lake, scratch: Lake, after: int) -> None:
+    """Copies the events of baselines of the batches after `after` to the scratch lake: no raw record brings them back."""
+    rows = lake.read("ddl_history").where((F.col("kind") == BASELINE_EVENT) & (F.col("batch_id") > after))
     if not rows.isEmpty():
         events = with_empty_results(rows).select(*rows.columns)
         events.write.format("delta").mode("append").save(scratch.paths.table("ddl_history"))
 
 
-def copy_inputs(lake: Lake, scratch: Lake, scope: Scope) -> None:
-    """Copies the rows of the lake's decoded tables that concern the chosen tables to the scratch lake."""
+def copy_inputs(lake: Lake, scratch: Lake, scope: Scope, decided: int) -> None:
+    """Copies the rows of the lake's decoded tables that concern the chosen tables to the scratch lake. Statements of batches
+    up to `decided` keep their results."""
     tables = [(name.database, name.table) for name in scope.tables or ()]
     by_table = F.broadcast(small_frame(lake.spark, tables, "`database` STRING, `table` STRING"))
     by_position = F.broadcast(
@@ -146,7 +147,9 @@ def copy_inputs(lake: Lake, scratch: Lake, scope: Scope) -> None:
         rows = lake.read(table)
         copied = rows.join(keys, keys.columns, "left_semi")
         if table == "ddl_history":
-            copied = with_empty_results(copied)
+            is_decided = F.col("batch_id") <= decided
+            emptied = with_empty_results(copied.where(~is_decided)).select(*copied.columns)
+            copied = copied.where(is_decided).unionByName(emptied)
         elif table == "dead_letters":
             copied = copied.where(F.col("rule") != VALUE_HAS_TYPE)  # the cut finds those again
         copied.select(*rows.columns).write.format("delta").save(scratch.paths.table(table))

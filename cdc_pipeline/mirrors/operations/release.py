@@ -24,6 +24,7 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
+from cdc_pipeline.mirrors.operations.rebuild_start import rebuild_start
 from cdc_pipeline.positions import POSITION, Position
 
 _DETAILS = ("rule", "database", "table", "reason")
@@ -104,11 +105,25 @@ class Releaser:
                 f"{error}. The newest release is that of run {newest['run_id']}: if it failed, run "
                 f"{self._lake.paths.pipeline}_rebuild, which completes it"
             ) from error
+        self._require_records(found)
         chosen = self._new_releases(found).persist()
         try:
             return self._release(chosen, kept)
         finally:
             chosen.unpersist()
+
+    def _require_records(self, chosen: DataFrame) -> None:
+        """Raises LakeError if the record of a dead letter was removed (`mirrors.operations.retention`)."""
+        start = rebuild_start(self._lake)
+        if start is None:
+            return
+        row = chosen.where(F.col("batch_id") <= start.cut.last_batch).select(*POSITION).first()
+        if row is not None:
+            raise LakeError(
+                f"{Position(*row)} cannot be released: rebuilds begin with a kept cut behind its batch (keep_raw_days). "
+                "Change the row upstream, so that it is sent again",
+                pipeline=self._lake.paths.pipeline,
+            )
 
     def _new_releases(self, chosen: DataFrame) -> DataFrame:
         columns = {

@@ -20,7 +20,7 @@ from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources import intake
 from cdc_pipeline.sources.capture_files import reading
-from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id
+from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id, removed_ranges
 from cdc_pipeline.sources.records import NEW_COLUMNS
 from cdc_pipeline.sources.source import (
     Intake,
@@ -128,6 +128,9 @@ def _new_records(
     distinct = intake.distinct_records(frame)
     if not exists or not ranges:
         return distinct, ranges, values
+    if removed := removed_ranges(lake):
+        distinct = intake.records_outside(distinct, removed)
+        ranges = intake.offset_ranges(distinct)
     raw = lake.read("raw_topic_snapshot")
     if not intake.has_records_in(raw, ranges):
         return distinct, ranges, values

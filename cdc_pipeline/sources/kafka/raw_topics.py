@@ -82,8 +82,11 @@ class RawTopics:
         if found is not None or not exists:
             return found
         # the records come from another source, or Delta has removed the commits with their notes
-        raw = self.lake.read_path(self._path)
-        ends = raw.groupBy("topic", "partition").agg(F.max("offset").alias("last"))
+        ends = self.lake.read_path(self._path).select("topic", "partition", F.col("offset").alias("last"))
+        if (batches := self.lake.read_if_exists("batches")) is not None:  # also of removed records
+            spans = batches.select(F.explode("offsets").alias("span"))
+            ends = ends.unionByName(spans.select("span.topic", "span.partition", "span.last"))
+        ends = ends.groupBy("topic", "partition").agg(F.max("last").alias("last"))
         return Positions({(row["topic"], row["partition"]): row["last"] + 1 for row in ends.collect()})
 
     def append(

@@ -53,6 +53,12 @@ def _add(table: str, step: int, key: str, *, exact: bool = True, ts: int = 5, pa
     return json.dumps({**message, "ts": message["es"] + ts}), partition
 
 
+def _next_commit(sent: tuple[str, int], partition: int) -> tuple[str, int]:
+    """The change in another partition, by the next transaction of the same ms."""
+    message = json.loads(sent[0])
+    return json.dumps({**message, "_tidb": {"commitTs": message["_tidb"]["commitTs"] + 1}}), partition
+
+
 def _add_keyed(table: str, step: int, key: str) -> tuple[str, int]:
     return row("INSERT", table, step, {"id": key, "v": "a"}, types=_TYPES, key=["id"]), 0
 
@@ -127,6 +133,15 @@ EXACT = {
         ],
         [[(1, "a"), (1, "a"), (2, "a"), (2, "a")]] * 3,
         duplicates=3,
+    ),
+    # seed 8668 of ticdc_extension: the dispatcher `ts` spreads the commits of one ms over the partitions
+    "equal_rows_of_two_transactions_of_one_ms_in_two_partitions": Case(
+        [
+            [_add("x", 5, "1"), _next_commit(_add("x", 5, "1"), 1), _watermark(10), (watermark(10), 1)],
+            [_watermark(20), (watermark(20), 1)],
+            [_watermark(40), (watermark(40), 1)],
+        ],
+        [[(1, "a"), (1, "a")]] * 3,
     ),
     "a_late_copy_does_not_start_a_delivery_of_other_rows": Case(
         [

@@ -30,6 +30,7 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.operations.adoption import Adoption, adopt
 from cdc_pipeline.mirrors.operations.loading import Loading
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
+from cdc_pipeline.mirrors.operations.retention import Retention
 from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.snapshots.export import open_export
@@ -118,6 +119,15 @@ def test_an_export_that_the_mirrors_have_not_reached(stream: Stream, export: Pat
     stream.write_slice(30, *LATER)
     stream.run()
     _assert_begins_with_the_export(stream)
+
+
+def test_an_export_from_before_removed_changes(stream: Stream, export: Path) -> None:
+    stream.write_slice(30, *LATER)
+    stream.run()
+    Retention({"change_log": 0}).advance(stream.lake, "maintain", lambda line: None)
+    with pytest.raises(LakeError, match=r"db\.a, db\.none: changes after the export have left the lake"):
+        _adopt(stream, export)
+    assert stream.rows("a") == [(1, "in the export"), (3, "after")]
 
 
 @pytest.fixture

@@ -1,0 +1,127 @@
+"""Removes old batches from `raw_topic_snapshot` and `change_log`. A kept cut has their changes: rebuilds begin there.
+
+A cut is kept by copies of its mirrors, which share their files (`lake.table_copies`). Once it is old enough, whole batches
+that it covers are removed, and the next one is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
+
+from cdc_pipeline.errors import LakeError
+from cdc_pipeline.lake.control_tables import read_rows
+from cdc_pipeline.lake.delta import Commit, commit_session, table_state
+from cdc_pipeline.lake.delta_log import readable_version
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import remove_folder
+from cdc_pipeline.lake.table_copies import copy_version
+from cdc_pipeline.lake.tables.consistent_cuts import CUTS
+from cdc_pipeline.lake.tables.kept_cuts import (
+    KEPT,
+    REMOVED_FROM,
+    KeptCut,
+    append_kept,
+    kept_cuts,
+    removal_writer,
+    removed_batches,
+)
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, cut_with_id, published_cut
+from cdc_pipeline.mirrors.changes.window import Window
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How many days of batches the tables keep, by name; none: all."""
+
+    days: Mapping[str, int]
+
+    def advance(self, lake: Lake, run_id: str, report: Callable[[str], None], now: datetime | None = None) -> None:
+        """Keeps the newest cut if it is time, and removes what is old enough. Call it as the only writer, without a begun
+        cut. `now`: the time; None: of the clock."""
+        if not self.days:
+            return
+        if not lake.paths.has_files:
+            raise LakeError(
+                f"{lake.paths.root}: keep_raw_days and keep_change_log_days need a local lake, or one on S3"
+            )
+        period, now = timedelta(days=min(self.days.values())), now or datetime.now(timezone.utc)
+        # a rebuild has changed what the cuts before it had
+        first = max((cut["cut_id"] for cut in _rebuilt_cuts(lake)), default=0)
+        kept = [one for one in kept_cuts(lake) if one.cut_id >= first]
+        if not kept or now - kept[-1].at >= period:
+            kept += keep_newest_cut(lake, run_id, report, now)
+        if old := [one for one in kept if now - one.at >= period]:
+            for table, days in self.days.items():
+                remove_batches(lake, table, old[-1], now - timedelta(days=days), run_id, report)
+        _remove_former(lake, kept[max(len(old) - 1, 0) :])
+
+
+def keep_newest_cut(lake: Lake, run_id: str, report: Callable[[str], None], now: datetime) -> list[KeptCut]:
+    """Keeps the newest cut. It must have applied the changes of all tables: none is held or quarantined."""
+    published = published_cut(lake)
+    if not published.cut_id or published.held:
+        report(
+            "no cut is kept while tables are held or quarantined: no batch is removed"
+            if published.held
+            else "no cut yet"
+        )
+        return []
+    for entry in published_entries(published, lake.paths):
+        # OPTIMIZE may have replaced the files of the cut's version, with the same rows
+        version = readable_version(lake.spark, entry.path, entry.version)
+        if version is None and (state := table_state(lake.spark, entry.path)) is not None:
+            version = state.version
+        target = lake.paths.kept_mirror(entry.mirror_id, entry.version)
+        copy_version(lake.spark, entry.path, target, entry.version if version is None else version)
+    found = KeptCut(published.cut_id, _covered_batch(lake, published), now)
+    append_kept(lake, KEPT, found, run_id)
+    report(f"cut {published.cut_id} is kept: {len(published.mirrors)} mirrors")
+    return [found]
+
+
+def _covered_batch(lake: Lake, published: PublishedCut) -> int:
+    """The last batch such that the cut has the row changes of it and of all batches before."""
+    window = Window(0, None, published.resolved_tso, 0, published.last_batch, before=published.ends)
+    pending = window.read_pending(lake).agg(F.min("batch_id")).first()
+    return published.last_batch if pending is None or pending[0] is None else pending[0] - 1
+
+
+def remove_batches(
+    lake: Lake, table: str, kept: KeptCut, before: datetime, run_id: str, report: Callable[[str], None]
+) -> None:
+    """Removes the batches that the kept cut covers and that were decoded before this time."""
+    batches = read_rows(lake, "batches", ("batch_id", "<=", kept.covered), columns=["batch_id", "decoded_at"])
+    last = max((row["batch_id"] for row in batches if row["decoded_at"] < before), default=0)
+    if last <= removed_batches(lake, table)[0]:
+        return
+    append_kept(lake, table, replace(kept, covered=last), run_id)  # first: a rebuild must not begin before
+    path = lake.paths.table(table)
+    # without a run: that would be the note of a batch (`sources.raw_batches`)
+    commit = Commit(removal_writer(lake, table), last, {"removed_up_to": last})
+    DeltaTable.forPath(commit_session(lake.spark, commit), path).delete(F.col("batch_id") <= last)
+    report(f"{table}: batches up to {last} are removed; a rebuild begins with cut {kept.cut_id}")
+
+
+def _rebuilt_cuts(lake: Lake) -> list[dict[str, Any]]:
+    rows = read_rows(lake, CUTS, columns=["cut_id", "rebuilt", "rebuilt_tables"])
+    return [row for row in rows if row["rebuilt"] or row["rebuilt_tables"]]
+
+
+def _remove_former(lake: Lake, kept: list[KeptCut]) -> None:
+    """Removes the mirrors of kept cuts that no rebuild begins with any more."""
+    needed = {one.cut_id for one in kept} | {removed_batches(lake, table)[1] for table in REMOVED_FROM}
+    former = {one.cut_id for one in kept_cuts(lake)} - needed
+    for folder in _folders(lake, former) - _folders(lake, needed):
+        remove_folder(lake.spark, folder)
+
+
+def _folders(lake: Lake, cuts: Iterable[int]) -> set[str]:
+    entries = (entry for cut in cuts for entry in published_entries(cut_with_id(lake, cut), lake.paths))
+    return {lake.paths.kept_mirror(entry.mirror_id, entry.version) for entry in entries}
