@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -49,9 +49,9 @@ def append_kept(lake: Lake, kind: str, kept: KeptCut, run_id: str) -> None:
 def kept_cuts(lake: Lake) -> list[KeptCut]:
     """The kept cuts, oldest first."""
     rows = read_rows(lake, KEPT_CUTS, ("kind", "=", KEPT))
-    return sorted(
-        (KeptCut(row["cut_id"], row["batch_id"], row["at"]) for row in rows), key=lambda kept: (kept.cut_id, kept.at)
-    )
+    # Spark's times are local
+    found = (KeptCut(row["cut_id"], row["batch_id"], row["at"].astimezone(timezone.utc)) for row in rows)
+    return sorted(found, key=lambda kept: (kept.cut_id, kept.at))
 
 
 def removal_writer(lake: Lake, table: str) -> str:

@@ -98,7 +98,7 @@ def remove_batches(
 ) -> None:
     """Removes the batches that the kept cut covers and that were decoded before this time."""
     batches = read_rows(lake, "batches", ("batch_id", "<=", kept.covered), columns=["batch_id", "decoded_at"])
-    last = max((row["batch_id"] for row in batches if row["decoded_at"] < before), default=0)
+    last = max((row["batch_id"] for row in batches if row["decoded_at"].astimezone(timezone.utc) < before), default=0)
     if last <= removed_batches(lake, table)[0]:
         return
     append_kept(lake, table, replace(kept, covered=last), run_id)  # first: a rebuild must not begin before
