@@ -42,6 +42,8 @@ class GapKind(Enum):
     BAD_VALUES = auto()
     """Rows with values that their column types cannot hold."""
     LATE_CHANGES = auto()
+    CONTRADICTED = auto()
+    """Changes say of their rows what the mirror did not have (`mirrors.operations.verification`)."""
     HANDLE_KEY_ONLY = auto()
     UNKNOWN_ROWS = auto()
     """Partial row images for rows that are not in the mirror."""

@@ -64,7 +64,10 @@ def test_tags_of_every_job(tmp_path: Path) -> None:
     found = _tags(tmp_path, 900)
     assert set(found) == {
         f"p_{name}"
-        for name in ("ingest", "follow", "rebuild", "release_dead_letters", "ddl_dry_run", "approve_ddl", "maintain")
+        for name in (
+            *("ingest", "follow", "rebuild", "release_dead_letters", "ddl_dry_run", "approve_ddl"),
+            *("maintain", "verify"),
+        )
     }
     for name, tags in found.items():
         # a run that follows ends its last batch after its 30 minutes

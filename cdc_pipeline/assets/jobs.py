@@ -14,7 +14,7 @@ from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.assets.nodes import CUTS, table_key, update_catalog
 from cdc_pipeline.assets.opened_lake import open_lake, spark_of
 from cdc_pipeline.catalogs.updates import CatalogUpdates
-from cdc_pipeline.checks.cuts import own_commits_result
+from cdc_pipeline.checks.cuts import before_images_result, own_commits_result
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -27,6 +27,7 @@ from cdc_pipeline.mirrors.operations.reading_server import ServerReading
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
 from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser, ReleaseReport
 from cdc_pipeline.mirrors.operations.retention import Retention
+from cdc_pipeline.mirrors.operations.verification import Verifier
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline, Snapshot
@@ -66,6 +67,7 @@ def one_step_job(
 def operation_jobs(pipeline: Pipeline) -> list[dg.JobDefinition]:
     """The jobs of an operator, without `maintain_job`."""
     jobs = [rebuild_job(pipeline), release_job(pipeline), ddl_dry_run_job(pipeline), approve_ddl_job(pipeline)]
+    jobs.append(verify_job(pipeline))
     return jobs if pipeline.snapshot is None else [*jobs, snapshot_job(pipeline, pipeline.snapshot)]
 
 
@@ -339,6 +341,27 @@ def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
         return dg.Output(None, metadata={"tables": table_value(columns, rows)})
 
     return one_step_job(pipeline, "maintain", _MAINTAIN, keep_up)
+
+
+# ---- verification
+
+_VERIFY = """Compares the row changes since the last verification with the mirrors before them: each UPDATE and DELETE says
+what the row was. A table with a contradiction gets a gap. Runs of the pipeline do the same each `verify_minutes`."""
+
+
+def verify_job(pipeline: Pipeline) -> dg.JobDefinition:
+    def compare_images(context: dg.OpExecutionContext) -> dg.Output[None]:
+        with open_lake(context, pipeline) as lake:
+            settings = cut_maker(lake, pipeline, context.run.run_id, context.log.info).settings
+            verifier = Verifier(lake, settings, context.log.info)
+            found = verifier.verify(context.run.run_id)
+            result = before_images_result(lake, verifier.contradicted(), table_key(pipeline.name, CUTS))
+            AssetEvents(context.instance, {}, ()).report(context, result)
+        rows = ((f"{one.database}.{one.table}", one.changes, one.proved, one.contradicted) for one in found)
+        columns = ["table", "changes", "proved", "contradicted"]
+        return dg.Output(None, metadata={"tables": table_value(columns, rows)})
+
+    return one_step_job(pipeline, "verify", _VERIFY, compare_images)
 
 
 def maintenance_schedule(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:

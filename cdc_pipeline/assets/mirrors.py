@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from functools import partial
 
 import dagster as dg
@@ -25,6 +26,7 @@ from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS
 from cdc_pipeline.mirrors.operations.maintenance import keep_small
+from cdc_pipeline.mirrors.operations.verification import Verifier
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import unread_topics
 from cdc_pipeline.sources.source import RunContext
@@ -149,7 +151,8 @@ def cut_results(
 ) -> list[StageResult]:
     """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them."""
     cuts = nodes.table_key(pipeline.name, nodes.CUTS)
-    report = cut_maker(lake, pipeline, run.run_id, run.report).advance()
+    maker = cut_maker(lake, pipeline, run.run_id, run.report)
+    report = maker.advance()
     # without a catalog there is only the metadata of new materializations
     mirrors = report.mirrors if lake.paths.has_files else [one for one in report.mirrors if one.name in report.changed]
     catalog = nodes.update_catalog(lake, mirrors, reread=bool(report.selection_changes))
@@ -174,6 +177,10 @@ def cut_results(
     keep_small(lake, report.without_quarantined, run.report)
     if report.published:
         names.after_cut(lake, report.cut_id, report.mirrors)
+    verifier = Verifier(lake, maker.settings, run.report)
+    if pipeline.verify_minutes and report.published:
+        verifier.verify_if_due(run.run_id, timedelta(minutes=pipeline.verify_minutes))
+    checks += [cut_checks.before_images_result(lake, verifier.contradicted(), cuts)]
     return [*results, cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *checks, *fresh]
 
 
@@ -202,6 +209,7 @@ def _check_specs(cuts: dg.AssetKey, limits: FreshnessLimits) -> list[dg.AssetChe
         check_spec(KEYS_HOLD, cuts),
         check_spec(cut_checks.ONLY_OWN_COMMITS, cuts),
         check_spec(SCHEMA_MATCHES_DDL, cuts),
+        check_spec(cut_checks.BEFORE_IMAGES, cuts),
         *([check_spec(FRESH, cuts)] if limits.declared else []),
     ]
 

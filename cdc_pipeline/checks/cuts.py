@@ -1,4 +1,4 @@
-"""The checks of cuts: `ddl_applied`, `no_gaps`, `no_breach`, `only_own_commits` and `no_failed_attempts`."""
+"""The checks of `consistent_cuts`, without `balance`, `keys_hold` and `schema_matches_ddl`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any
 import dagster as dg
 
 from cdc_pipeline.checks.results import check_result, tables_result
+from cdc_pipeline.gaps import Gap
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
+from cdc_pipeline.lake.tables.verifications import last_verified_cut, verified_totals
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mysql.ddl.statements import without_literals
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
 
 DDL_APPLIED, NO_GAPS = "ddl_applied", "no_gaps"
@@ -130,6 +133,27 @@ def own_commits_result(lake: Lake, tables: Iterable[str], key: dg.AssetKey) -> d
     )
     errors = {table: commit for table, commit in found.items() if commit}
     return tables_result(ONLY_OWN_COMMITS, key, errors, advice, dg.MetadataValue.int(len(found)))
+
+
+BEFORE_IMAGES = "before_images"
+
+
+def before_images_result(lake: Lake, contradicted: Mapping[TableName, Gap], key: dg.AssetKey) -> dg.AssetCheckResult:
+    """Fails if row changes say of their rows what the mirrors did not have. `contradicted`: these mirrors."""
+    cut = last_verified_cut(lake)
+    tables = {
+        f"{one.database}.{one.table}": f"{one.proved} of {one.changes} change(s) proved their row"
+        + ("" if one.reason is None else f"; not the newest ones: {one.reason}")
+        for one in verified_totals(lake).values()
+    }
+    return check_result(
+        BEFORE_IMAGES,
+        key,
+        [f"{name}: {gap}" for name, gap in sorted(contradicted.items())],
+        "Compare the tables with upstream; begin them again with a snapshot (`cdc-pipeline docs snapshots`)",
+        {"verified_up_to_cut": cut, **tables},
+        is_error=True,
+    )
 
 
 NO_FAILED_ATTEMPTS = "no_failed_attempts"

@@ -5,7 +5,14 @@ from __future__ import annotations
 import dagster as dg
 
 from cdc_pipeline.checks.contract import CONTRACT, FIELD_RULES
-from cdc_pipeline.checks.cuts import DDL_APPLIED, NO_BREACH, NO_FAILED_ATTEMPTS, NO_GAPS, ONLY_OWN_COMMITS
+from cdc_pipeline.checks.cuts import (
+    BEFORE_IMAGES,
+    DDL_APPLIED,
+    NO_BREACH,
+    NO_FAILED_ATTEMPTS,
+    NO_GAPS,
+    ONLY_OWN_COMMITS,
+)
 from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL
 from cdc_pipeline.checks.records import BALANCE, NO_DEAD_LETTERS
 from cdc_pipeline.checks.streams import FRESH, NO_LOST_OFFSETS, NO_OPEN_TRANSACTIONS, WATERMARKS_ADVANCE
@@ -13,6 +20,8 @@ from cdc_pipeline.checks.streams import FRESH, NO_LOST_OFFSETS, NO_OPEN_TRANSACT
 _DESCRIPTIONS = {
     BALANCE: "Nothing is lost and nothing is counted twice. Of change_log: the records of a batch are equal to what they "
     "became. Of consistent_cuts: each row change is in one cut, late, filtered or pending.",
+    BEFORE_IMAGES: "Each UPDATE and DELETE found the row that its before image shows, and each INSERT found none. Says how "
+    "many changes of each table proved it.",
     CONTRACT: "The new rows keep the rules that decoding enforces. If not, it is a bug.",
     DDL_APPLIED: "Every DDL statement is applied, or has no effect on the mirrors. None waits for approval.",
     NO_GAPS: "Each mirror is equal to upstream. Lists the mirrors that may differ, with the reason.",

@@ -168,6 +168,13 @@ def rebuild(declared: DeclaredPipeline, tables: tuple[str, ...]) -> None:
 
 @cli.command()
 @_source_options
+def verify(declared: DeclaredPipeline) -> None:
+    """Compare the before images of new row changes with the mirrors."""
+    _finish(run_job(declared, "verify", {}))
+
+
+@cli.command()
+@_source_options
 def snapshot(declared: DeclaredPipeline) -> None:
     """Load the export of the field `snapshot`, and begin the mirrors of its tables with it."""
     if declared.pipeline.snapshot is None:

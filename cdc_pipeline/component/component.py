@@ -273,6 +273,13 @@ class CdcPipeline(dg.Component, YamlModel):
             description="Cron schedule of `<name>_maintain`, in UTC. Turn the schedule off in the UI to run the job by hand."
         ),
     ] = "0 3 * * *"
+    verify_minutes: Annotated[
+        int,
+        Field(
+            description="How often a run compares the before images of new row changes with mirrors, in minutes. 0: only "
+            "`<name>_verify` does."
+        ),
+    ] = 60
     merge_threads: Annotated[int, Field(description="Number of mirrors that are merged in parallel, 1 to 64.")] = 2
     key_check_rows: Annotated[
         int,
@@ -373,7 +380,7 @@ class CdcPipeline(dg.Component, YamlModel):
         return _to_policy(value) if isinstance(value, str) else value
 
     _limit_threads = limit("merge_threads", least=1, most=64)
-    _limit_rows = limit("key_check_rows")
+    _limit_rows = limit("key_check_rows", "verify_minutes")
     _limit_days = limit("keep_raw_days", "keep_change_log_days", least=1)
 
     @field_validator("max_runtime_seconds")
@@ -418,6 +425,7 @@ class CdcPipeline(dg.Component, YamlModel):
             ),
             self.spark_resource,
             snapshot=None if self.snapshot is None else self.snapshot.settings,
+            verify_minutes=self.verify_minutes,
             keep_days={table: days for table, days in kept.items() if days is not None},
             single_writer=self.single_writer,
             catalog=None if self.catalog is None else self.catalog.settings,

@@ -54,7 +54,10 @@ def path_segment(identifier: str) -> str:
     return f"{prefix}%~{hashlib.sha256(identifier.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
-CONTROL_TABLES = ("watermarks", "batches", "consistent_cuts", "cut_plans", "cut_failures")
+CONTROL_TABLES = (
+    *("watermarks", "batches", "consistent_cuts", "cut_plans", "cut_failures"),
+    *("kept_cuts", "verifications"),
+)
 """The tables that `lake/control_tables.py` writes."""
 BASELINE_ROWS = "baseline_rows"
 """The folder of the rows of baselines, one folder each."""

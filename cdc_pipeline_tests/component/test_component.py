@@ -328,6 +328,7 @@ def test_definitions(tmp_path: Path) -> None:
         "shop_release_dead_letters",
         "shop_ddl_dry_run",
         "shop_approve_ddl",
+        "shop_verify",
         "shop_maintain",
     ]
 

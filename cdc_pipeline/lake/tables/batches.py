@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 from cdc_pipeline.lake.control_tables import newest_version, read_rows
@@ -62,3 +63,10 @@ def has_keyless_rows(lake: Lake, since: int | None, last_batch: int) -> bool:
 def last_decoded_batch(lake: Lake) -> int:
     """The id of the newest decoded batch; 0 if none is."""
     return newest_version(lake, "batches", lake.paths.app_id("batches")) or 0
+
+
+def first_decoding(lake: Lake) -> datetime:
+    """When the first batch was decoded; now if none was."""
+    rows = read_rows(lake, "batches", ("batch_id", "=", 1), columns=["decoded_at"])
+    # Spark's times are local
+    return min((row["decoded_at"].astimezone(timezone.utc) for row in rows), default=datetime.now(timezone.utc))

@@ -164,6 +164,14 @@ def _typed(group: RowGroup, found: Mapping[BatchPosition, MessageTypes]) -> RowG
     return replace(group, types=replace(types, contradictions=types.contradictions or last.contradictions))
 
 
+def encodings_of_groups(groups: Iterable[RowGroup]) -> tuple[tuple[str, dict[str, str]], ...]:
+    """The encodings of the columns of each dialect. A message does not name the columns that its rows do not have."""
+    found: dict[str, dict[str, str]] = {}
+    for group in groups:
+        found.setdefault(group.dialect, {}).update(group.types.encodings)
+    return tuple(sorted(found.items()))
+
+
 def contradiction_gaps(groups: Iterable[RowGroup]) -> Iterator[tuple[TableName, Gap]]:
     """The gaps of tables whose messages name two types of a column that contradict each other.
 

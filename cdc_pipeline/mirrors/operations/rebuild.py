@@ -26,7 +26,7 @@ from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.dialects.decoded_tables import decode_batches
 from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import Commit, table_state
+from cdc_pipeline.lake.delta import Commit, commit_metadata, table_state
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import BASELINE_ROWS, LakePaths, first_line, remove_folder, table_folders
@@ -53,10 +53,12 @@ from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES, lake_balance
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
+from cdc_pipeline.mirrors.model.state import row_gaps
 from cdc_pipeline.mirrors.operations.maintenance import EVERY, keep_table_small
 from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild, content_hash
 from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_baseline_events, copy_inputs
 from cdc_pipeline.mirrors.operations.rebuild_start import DECODED, rebuild_start
+from cdc_pipeline.mirrors.operations.verification import Verifier
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tables
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.model.table import TableName
@@ -212,11 +214,29 @@ class Rebuilder:
                 self.maker.report(f"beginning with cut {start.cut.cut_id}, which has the changes of removed batches")
                 start.copy_mirrors(self._lake, scratch, partial(self._is_covered, scope, start.cut))
             built = self._replayer(scratch, scope, at_once, approved).replay_all(published)
+            self._keep_contradictions(scratch, NO_CUT if start is None else start.cut)
             if start is not None:
                 earlier = built.totals.changes + start.earlier_changes(self._lake)
                 built = replace(built, totals=replace(built.totals, changes=earlier))
             report = _scoped_report(replace(built, cut_id=published.cut_id + 1, streams=streams), scope, published)
             yield RebuiltTables(scratch, scope, report, published, abandoned or releases is not None, lake_state)
+
+    def _keep_contradictions(self, scratch: Lake, start: PublishedCut) -> None:
+        """Gives rebuilt mirrors their gap `contradicted` again, unless all their changes find their rows now."""
+        known, settings = (
+            Verifier(self._lake, self.maker.settings, self.maker.report).contradicted(),
+            self.maker.settings,
+        )
+        if not known:
+            return
+        rebuilt = published_cut(scratch)
+        for one in Verifier(scratch, settings, self.maker.report).check(start, rebuilt, known).tables:
+            name = TableName(one.database, one.table)
+            path = rebuilt.mirror_folder(name, scratch.paths)
+            table = table_state(scratch.spark, path)
+            if table is not None and (one.contradicted or one.reason is not None):
+                commit = Commit(scratch.paths.app_id("verifications"), rebuilt.cut_id, {})
+                commit_metadata(scratch.spark, path, commit, properties=row_gaps(table, known[name]))
 
     def _is_covered(self, scope: Scope, cut: PublishedCut, mirror: TableName) -> bool:
         """Whether the mirror of this earlier cut is one of the scope, under any name that its table had."""

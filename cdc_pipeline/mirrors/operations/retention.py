@@ -15,6 +15,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError
+from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, commit_session, table_state
 from cdc_pipeline.lake.delta_log import readable_version
@@ -33,7 +34,10 @@ from cdc_pipeline.lake.tables.kept_cuts import (
 )
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, cut_with_id, published_cut
 from cdc_pipeline.mirrors.changes.window import Window
-from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries
+from cdc_pipeline.mirrors.model.state import MirrorState
+
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -64,16 +68,19 @@ class Retention:
 
 
 def keep_newest_cut(lake: Lake, run_id: str, report: Callable[[str], None], now: datetime) -> list[KeptCut]:
-    """Keeps the newest cut. It must have applied the changes of all tables: none is held or quarantined."""
+    """Keeps the newest cut, if it has all changes that have arrived: a rebuild that begins there could not apply others."""
     published = published_cut(lake)
-    if not published.cut_id or published.held:
+    entries = published_entries(published, lake.paths)
+    waiting = {str(table.name) for table in published.held} | {str(one.name) for one in entries if _is_late(lake, one)}
+    if not published.cut_id or waiting:
         report(
-            "no cut is kept while tables are held or quarantined: no batch is removed"
-            if published.held
+            f"no cut is kept, and no batch is removed, while tables are held or a rebuild would apply late changes: "
+            f"{', '.join(sorted(waiting)[:_SHOWN])}"
+            if waiting
             else "no cut yet"
         )
         return []
-    for entry in published_entries(published, lake.paths):
+    for entry in entries:
         # OPTIMIZE may have replaced the files of the cut's version, with the same rows
         version = readable_version(lake.spark, entry.path, entry.version)
         if version is None and (state := table_state(lake.spark, entry.path)) is not None:
@@ -84,6 +91,13 @@ def keep_newest_cut(lake: Lake, run_id: str, report: Callable[[str], None], now:
     append_kept(lake, KEPT, found, run_id)
     report(f"cut {published.cut_id} is kept: {len(published.mirrors)} mirrors")
     return [found]
+
+
+def _is_late(lake: Lake, entry: MirrorEntry) -> bool:
+    """Whether something has arrived late, which a rebuild would apply."""
+    state = table_state(lake.spark, entry.path)
+    gaps = () if state is None else MirrorState.from_properties(state.properties).gaps
+    return any(gap.kind in (GapKind.LATE_CHANGES, GapKind.LATE_DDL) for gap in gaps)
 
 
 def _covered_batch(lake: Lake, published: PublishedCut) -> int:

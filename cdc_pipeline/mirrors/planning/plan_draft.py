@@ -9,7 +9,7 @@ from dataclasses import replace
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.errors import DeclarationError
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup, encodings_of_groups
 from cdc_pipeline.mirrors.model import steps
 from cdc_pipeline.mirrors.model.computed_columns import merged_columns
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
@@ -315,7 +315,7 @@ class PlanDraft:
                 tuple(segments),
                 changes=sum(group.changes for group in groups),
                 into_empty=first,
-                encodings=_encodings(groups),
+                encodings=encodings_of_groups(groups),
                 absent=lacking,
                 generated=tuple(column.name for column in computed),
                 absent_in_deletes=tuple(column.name for column in missing_in_deletes if column not in computed),
@@ -389,14 +389,6 @@ class PlanDraft:
             return state
         wider = replace(state, schema=schema, gaps=replace_type_gaps(state.gaps, schema.columns))
         return wider if state.inferred else wider.with_gaps(*inferred_schema.undeclared_column_gaps(added))
-
-
-def _encodings(groups: Iterable[RowGroup]) -> tuple[tuple[str, dict[str, str]], ...]:
-    """The encodings of the columns of each dialect. A message does not name the columns that its rows do not have."""
-    found: dict[str, dict[str, str]] = {}
-    for group in groups:
-        found.setdefault(group.dialect, {}).update(group.types.encodings)
-    return tuple(sorted(found.items()))
 
 
 def _key_after_alter(key: tuple[str, ...], origins: Iterable[ColumnOrigin]) -> tuple[str, ...]:

@@ -116,6 +116,16 @@ def test_a_dead_letter_of_a_removed_batch(spark: SparkSession, tmp_path: Path) -
         Releaser(_rebuilder(stream)).release(DeadLetterChoice(rules=("*",)))
 
 
+def test_no_cut_is_kept_before_a_rebuild_has_applied_late_changes(stream: Stream) -> None:
+    stream.write_slice(30, put("a", 14, "8", "late"))
+    stream.run()
+    assert _advance(stream) == [
+        "no cut is kept, and no batch is removed, while tables are held or a rebuild would apply late changes: db.a"
+    ]
+    _rebuilder(stream).rebuild(("db.a",))
+    assert "is kept" in _advance(stream)[0]
+
+
 def test_a_file_that_is_read_anew_does_not_enter_twice(stream: Stream) -> None:
     _advance(stream)
     captures = stream.folder / "captures"

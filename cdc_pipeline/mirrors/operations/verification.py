@@ -1,0 +1,276 @@
+"""Verifies mirrors by their own streams: each UPDATE and DELETE says what the row was before it (`merge.row_chains`).
+
+The changes between the last verified cut and the newest one are compared with the mirrors as they were at the former. A
+change that contradicts its row gives the table the gap `contradicted`: a change before it never arrived, arrived in the
+wrong place, or was written past the binlog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdc_pipeline.dialects.claims import read_claims
+from cdc_pipeline.dialects.contents import read_raw_batches
+from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.lake.control_tables import read_rows, read_sums
+from cdc_pipeline.lake.delta import Commit, TableState, commit_metadata, table_state
+from cdc_pipeline.lake.delta_log import readable_version
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.tables.batches import first_decoding
+from cdc_pipeline.lake.tables.consistent_cuts import CUTS
+from cdc_pipeline.lake.tables.verifications import (
+    VERIFICATIONS,
+    Verified,
+    append_verified,
+    last_verification,
+    last_verified_cut,
+    verified_totals,
+)
+from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, cut_with_id, published_cut
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup, encodings_of_groups, with_types
+from cdc_pipeline.mirrors.changes.window import Window
+from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries
+from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
+from cdc_pipeline.mirrors.merge.row_chains import Chains, ChainTable, check_chains
+from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
+from cdc_pipeline.mirrors.model.state import MirrorState, row_gaps
+from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, SchemaChange, TruncateTable
+from cdc_pipeline.mysql.model.table import TableName
+
+_UNKNOWN_START = frozenset(
+    {GapKind.UNSEEN_START, GapKind.UNSEEN_TABLES, GapKind.NOT_INCLUDED_BEFORE, GapKind.CONTRADICTED}
+)
+"""Gaps of tables whose rows are right, but which may lack some."""
+
+
+_MOST_IN_A_RUN = 2_000_000
+"""Row changes that a run verifies between two batches, in about two minutes."""
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """Verifies the mirrors of one pipeline."""
+
+    lake: Lake
+    settings: CutSettings
+    report: Callable[[str], None]
+    """Receives one line per table with a contradiction."""
+
+    def verify(self, run_id: str) -> tuple[Verified, ...]:
+        """Verifies what cuts have applied since the last verification, and gives tables with a contradiction their gap. Call
+        it as the only writer. Returns what is new; nothing while a cut is begun."""
+        published, verified = published_cut(self.lake), last_verified_cut(self.lake)
+        if published.cut_id <= verified or is_begun(self.lake, published):
+            return ()
+        start = cut_with_id(self.lake, verified)
+        found = self.check(start, published)
+        for name, gap in found.gaps.items():
+            commit = Commit(self.lake.paths.app_id(VERIFICATIONS), published.cut_id, {"run_id": run_id})
+            self._add_gap(published.mirror_folder(name, self.lake.paths), gap, commit)
+            self.report(f"{name}: {gap}")
+        append_verified(self.lake, published.cut_id, run_id, found.tables)
+        return found.tables
+
+    def verify_if_due(self, run_id: str, pause: timedelta) -> None:
+        """`verify`, if it last ran, or the first batch was decoded, longer ago than `pause`, and if a run has time for the
+        changes."""
+        if (last_verification(self.lake) or first_decoding(self.lake)) <= datetime.now(timezone.utc) - pause:
+            first = cut_with_id(self.lake, last_verified_cut(self.lake)).last_batch
+            new = read_sums(self.lake, "batches", ("batch_id", ">", first), columns=["row_changes"])["row_changes"]
+            if new <= _MOST_IN_A_RUN:
+                self.verify(run_id)
+            else:
+                self.report(f"{new} row changes are not verified yet: run {self.lake.paths.pipeline}_verify")
+
+    def contradicted(self) -> dict[TableName, Gap]:
+        """The mirrors with the gap `contradicted`."""
+        ids = {one.mirror_id for one in verified_totals(self.lake).values() if one.contradicted}
+        entries = published_entries(published_cut(self.lake), self.lake.paths)
+        states = {entry.name: table_state(self.lake.spark, entry.path) for entry in entries if entry.mirror_id in ids}
+        gaps = {name: contradiction(state) for name, state in states.items() if state is not None}
+        return {name: gap for name, gap in gaps.items() if gap is not None}
+
+    def check(
+        self, start: PublishedCut, published: PublishedCut, names: Iterable[TableName] | None = None
+    ) -> Verification:
+        """Compares the changes that the cuts after `start` have applied. Writes nothing. `names`: of mirrors; None: all."""
+        window = Window(
+            published.cut_id,
+            start.resolved_tso,
+            published.resolved_tso,
+            start.last_batch,
+            published.last_batch,
+            start.ends,
+            published.ends,
+        )
+        selection = published.selection
+        inside = selection.selected(window.read_changes(self.lake))
+        log = selection.selected(self.lake.read("change_log"))
+        entries = {
+            selection.key(entry.name): entry
+            for entry in published_entries(published, self.lake.paths)
+            if names is None or entry.name in set(names)
+        }
+        rows, found = (
+            CutRows(window, RowSelection(), log, inside, self.lake),
+            dict[TableName, tuple[Verified, Gap | None]](),
+        )
+        try:
+            tables = _Tables(self, start, window, rows, self._last_statements(window, published))
+            for key in entries.keys() & tables.groups.keys():
+                found[entries[key].name] = tables.verified(key, entries[key])
+        finally:
+            rows.close()
+        gaps = {name: gap for name, (_, gap) in found.items() if gap is not None}
+        return Verification(tuple(verified for _, (verified, _) in sorted(found.items())), gaps)
+
+    def _last_statements(self, window: Window, published: PublishedCut) -> dict[TableName, DdlEvent]:
+        """Mirror's key → its last statement in the window."""
+        rows = window.rows_in(self.lake.read("ddl_history")).collect()
+        events = (mirrored_event(event, published.selection) for event in in_upstream_order(map(ddl_event, rows)))
+        return {name: event for event in events for name in event.names()}
+
+    def _add_gap(self, path: str, gap: Gap, commit: Commit) -> None:
+        table = table_state(self.lake.spark, path)
+        if table is not None and contradiction(table) is None:
+            commit_metadata(self.lake.spark, path, commit, properties=row_gaps(table, gap))
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the changes between two cuts have proved."""
+
+    tables: tuple[Verified, ...]
+    """Of those with changes."""
+    gaps: Mapping[TableName, Gap]
+    """Of the mirrors with contradictions."""
+
+
+def contradiction(table: TableState) -> Gap | None:
+    """The gap `contradicted` of a mirror."""
+    gaps = MirrorState.from_properties(table.properties).gaps
+    return next((gap for gap in gaps if gap.kind is GapKind.CONTRADICTED), None)
+
+
+class _Tables:
+    """The tables with changes in a window."""
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        start: PublishedCut,
+        window: Window,
+        rows: CutRows,
+        statements: Mapping[TableName, DdlEvent],
+    ) -> None:
+        self._lake, self._settings, self._start = verifier.lake, verifier.settings, start
+        self._rows, self._statements = rows, statements
+        self._rebuilt = _rebuilt_between(self._lake, start.cut_id, window.cut_id)
+        self._former = {entry.mirror_id: entry for entry in published_entries(start, self._lake.paths)}
+        self.groups: dict[TableName, list[RowGroup]] = {}
+        for group in rows.group(with_text_bytes=False):
+            self.groups.setdefault(group.name, []).append(group)
+
+    def verified(self, key: TableName, entry: MirrorEntry) -> tuple[Verified, Gap | None]:
+        """What the changes of one table prove, and the gap if they contradict its rows."""
+        changes = sum(group.changes for group in self.groups[key])
+        found = Verified(entry.mirror_id, entry.name.database, entry.name.table, changes)
+        properties = table_state(self._lake.spark, entry.path)
+        if properties is None:
+            return replace(found, reason="the mirror is not there"), None
+        state = MirrorState.from_properties(properties.properties)
+        table = self._table(key, state)
+        if (reason := _obstacle(table)) is not None:
+            return replace(found, reason=reason), None
+        chains, reason = self._chains(key, entry, table)
+        found = replace(found, proved=chains.proved, contradicted=chains.contradicted, reason=reason)
+        return found, _gap(chains) if chains.contradicted else None
+
+    def _chains(self, key: TableName, entry: MirrorEntry, table: ChainTable) -> tuple[Chains, str | None]:
+        """What the changes prove, and why not all of them were looked at."""
+        rows, last = self._of(key), self._statements.get(key)
+        starts_complete = not any(gap.kind in _UNKNOWN_START for gap in table.state.gaps)
+        if last is None:
+            mirror = self._former_rows(entry) if table.has_plain_key else None
+            return check_chains(rows, table, mirror, is_complete=mirror is not None and starts_complete), None
+        # before it the table may have had other columns. Without TSOs a row may have the time of a statement before it
+        is_empty = any(_empties(change) for change in last.changes if key in change.names().touched)
+        chains = check_chains(
+            rows.where(F.col("at") > last.at),
+            table,
+            None,
+            is_complete=is_empty and last.exact_ts and starts_complete,
+        )
+        return chains, None if is_empty else "a statement has changed the table in between"
+
+    def _of(self, key: TableName) -> DataFrame:
+        return self._rows.changes.where((F.col("database") == key.database) & (F.col("table") == key.table))
+
+    def _former_rows(self, entry: MirrorEntry) -> DataFrame | None:
+        """The rows of the mirror at the start; None if they cannot be read, or a rebuild has replaced the mirror since."""
+        former = self._former.get(entry.mirror_id)
+        if former is None or entry.name in self._rebuilt or None in self._rebuilt:
+            return None
+        version = readable_version(self._lake.spark, entry.path, former.version)
+        if version is None:
+            return None
+        mirror = self._lake.spark.read.format("delta").option("versionAsOf", version).load(entry.path)
+        return live_rows(mirror, keeps_deleted=former.keeps_deleted)
+
+    def _table(self, key: TableName, state: MirrorState) -> ChainTable:
+        raw, claims = partial(read_raw_batches, self._lake), partial(read_claims, self._lake)
+        groups = with_types(self.groups[key], raw, self._rows.changes, lambda _: state, claims)
+        sent = {name.lower(): name for group in groups for name in group.columns}
+        spelled = {name: sent.get(name.lower(), name) for name in state.schema.column_names}
+        own = state.key_columns(self._settings.keys)
+        return ChainTable(state, own, encodings_of_groups(groups), self._settings.time_zone, spelled)
+
+
+def _obstacle(table: ChainTable) -> str | None:
+    """Why the changes of a table prove nothing; None if they can."""
+    state = table.state
+    if state.source_tables is not None:
+        return "it is merged with other tables"
+    if not table.key:
+        return "it has no key"
+    if not {column.name for column in table.columns}.issuperset(table.key):
+        return "its key has a gap"
+    of_rows = (gap for gap in state.gaps if gap.column is None and gap.kind not in _UNKNOWN_START)
+    gap = next(of_rows, None)
+    return None if gap is None else f"it has a gap: {gap.kind.value}"
+
+
+def _empties(change: SchemaChange) -> bool:
+    """Whether the table has no rows after the change."""
+    is_baseline = isinstance(change, CreateTable) and bool(change.baseline)
+    return isinstance(change, CreateTable | CreateTableLike | TruncateTable) and not is_baseline
+
+
+def _gap(chains: Chains) -> Gap:
+    where = f" (columns {', '.join(chains.columns)})" if chains.columns else ""
+    detail = (
+        f"{chains.contradicted} change(s) found another row than they replace{where}, the first at {chains.first}: changes "
+        "before them are missing or out of place; compare the table with upstream"
+    )
+    return Gap(GapKind.CONTRADICTED, detail)
+
+
+def _rebuilt_between(lake: Lake, first: int, last: int) -> set[TableName | None]:
+    """The tables that rebuilds after the cut `first` have replaced; with None all of them."""
+    found: set[TableName | None] = set()
+    columns = ["cut_id", "rebuilt", "rebuilt_tables"]
+    for row in read_rows(lake, CUTS, ("cut_id", ">", first), ("cut_id", "<=", last), columns=columns):
+        if row["rebuilt"]:
+            found.add(None)
+        found.update(TableName(name["database"], name["table"]) for name in row["rebuilt_tables"] or ())
+    return found

@@ -1,0 +1,122 @@
+"""Before images are compared with what mirrors had: a change that never arrived shows in the next one about its row."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.tables.verifications import verified_totals
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
+from cdc_pipeline.mirrors.operations.verification import Verifier
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, update
+from cdc_pipeline_tests.support.lakes.stream import Stream
+
+
+def _verify(stream: Stream) -> dict[str, tuple[int, int, int]]:
+    """Table → its new changes, those that proved their row, and those that contradict it."""
+    found = Verifier(stream.lake, CutSettings("UTC"), lambda line: None).verify("verify")
+    return {one.table: (one.changes, one.proved, one.contradicted) for one in found}
+
+
+def _gaps(stream: Stream) -> dict[str, str]:
+    found = Verifier(stream.lake, CutSettings("UTC"), lambda line: None).contradicted()
+    return {name.table: gap.detail for name, gap in found.items()}
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Stream:
+    return Stream(spark, tmp_path / "one")
+
+
+def test_changes_prove_their_rows(stream: Stream) -> None:
+    tables = [create("a", 1), create("keyless", 1, KEYLESS)]
+    rows = [put("a", 2, "1", "one"), put("a", 2, "2", "two"), put("keyless", 3, "1", "x")]
+    later = [
+        update("a", 4, ("1", "one"), ("1", "uno")),
+        update("a", 5, ("2", "two"), ("3", "two")),
+        delete("a", 6, "3", "two"),
+    ]
+    stream.write_slice(10, *tables, *rows, *later, update("a", 4, ("1", "one"), ("1", "uno")))
+    stream.run()
+    assert _verify(stream) == {"a": (6, 5, 0), "keyless": (1, 0, 0)}
+    assert _verify(stream) == {}
+    # compared with the mirror
+    stream.write_slice(
+        20, update("a", 11, ("1", "uno"), ("1", "eins")), put("a", 12, "2", "again"), delete("a", 13, "1", "eins")
+    )
+    stream.run()
+    assert _verify(stream) == {"a": (3, 3, 0)}
+    assert _gaps(stream) == {}
+    # with other columns
+    stream.write_slice(30, change("ALTER TABLE a MODIFY v VARCHAR(5)", 21), delete("a", 22, "2", "again"))
+    stream.run()
+    assert _verify(stream) == {"a": (1, 0, 0)}
+    totals = {one.table: (one.changes, one.proved, one.reason) for one in verified_totals(stream.lake).values()}
+    altered = "a statement has changed the table in between"
+    assert totals == {"a": (10, 8, altered), "keyless": (1, 0, "it has no key")}
+
+
+MISSING = {
+    "update": (update("a", 14, ("1", "uno"), ("1", "due")), "columns v"),
+    "insert": (update("a", 14, ("9", "nine"), ("9", "neun")), "row than they replace,"),
+    "insert_of_a_deleted_row": (delete("a", 14, "9", "nine"), "row than they replace,"),
+    "delete": (put("a", 14, "1", "back"), "columns v"),
+}
+
+
+@pytest.mark.parametrize("fault", MISSING)
+@pytest.mark.parametrize("in_one_cut", [True, False], ids=["chain", "mirror"])
+def test_a_change_that_never_arrived(stream: Stream, fault: str, in_one_cut: bool) -> None:
+    later, words = MISSING[fault]
+    stream.write_slice(10, create("a", 1), put("a", 2, "1", "one"), put("a", 2, "2", "two"))
+    if not in_one_cut:
+        stream.run()
+        assert _verify(stream) == {"a": (2, 2, 0)}
+    stream.write_slice(20, later, update("a", 15, ("2", "two"), ("2", "zwei")))
+    stream.run()
+    assert _verify(stream) == {"a": (2, 1, 1) if not in_one_cut else (4, 3, 1)}
+    assert words in _gaps(stream)["a"]
+    # one gap, whatever follows
+    stream.write_slice(30, update("a", 25, ("2", "two"), ("2", "due")))
+    stream.run()
+    assert _verify(stream) == {"a": (1, 0, 1)}
+    assert words in _gaps(stream)["a"]
+    stream.write_slice(40, change("TRUNCATE TABLE a", 31), put("a", 32, "2", "new"))
+    stream.run()
+    assert _verify(stream) == {"a": (1, 1, 0)}
+    assert _gaps(stream) == {}
+
+
+def test_a_rebuild(stream: Stream) -> None:
+    """It ends the gap if what was missing has arrived late, and no other one."""
+    lost = [put("b", 2, "1", "one"), update("b", 14, ("1", "uno"), ("1", "due"))]
+    late = update("a", 3, ("1", "one"), ("1", "uno"))
+    stream.write_slice(10, create("a", 1), create("b", 1), put("a", 2, "1", "one"), lost[0])
+    stream.run()
+    stream.write_slice(20, update("a", 14, ("1", "uno"), ("1", "due")), lost[1])
+    stream.run()
+    assert _verify(stream) == {"a": (2, 1, 1), "b": (2, 1, 1)}
+    stream.write_slice(30, late)
+    stream.run()
+    rebuilder = Rebuilder(CutMaker(Lake(stream.spark, stream.paths), "rebuild", "UTC", 2, lambda line: None))
+    rebuilder.rebuild(("db.a",))
+    assert set(_gaps(stream)) == {"b"}
+    rebuilder.rebuild()
+    assert set(_gaps(stream)) == {"b"}
+    assert stream.rows("a") == [(1, "due")]
+
+
+def test_runs_verify_each_hour(stream: Stream) -> None:
+    stream.write_slice(10, create("a", 1), put("a", 2, "1", "one"))
+    stream.run()
+    verifier = Verifier(stream.lake, CutSettings("UTC"), lambda line: None)
+    verifier.verify_if_due("run", timedelta(hours=1))
+    assert verified_totals(stream.lake) == {}
+    verifier.verify_if_due("run", timedelta())
+    assert [one.proved for one in verified_totals(stream.lake).values()] == [1]
