@@ -45,6 +45,7 @@ class AgingHistories(IngestedHistories):
         if not is_begun(lake, published):
             Retention({"raw_topic_snapshot": 0}).advance(lake, "maintain", lambda line: None)
             self.removals += removed_batches(lake, "raw_topic_snapshot") != before
+            self.begins_later = self.removals > 0
 
 
 def _ingested(spark: SparkSession, folder: Path, setup: str, seed: int, count: int, **sizes: int) -> AgingHistories:

@@ -89,8 +89,9 @@ def check_chains(changes: DataFrame, table: ChainTable, mirror: DataFrame | None
 
 def _events(table: ChainTable) -> list[Column]:
     """A change as what it takes away and what it puts there."""
-    # a column that `before` lacks did not change
-    unchanged = (F.col("op") == "UPDATE") & ~has_trait(Trait.OMITS_NULLS)
+    # a column that `before` lacks did not change, or was NULL (world-canal-nulls-left-out), which no key is
+    is_update = F.col("op") == "UPDATE"
+    unchanged = is_update & ~has_trait(Trait.OMITS_NULLS)
     images = {}
     for side in ("before", "after"):
         texts, sent = {}, {}
@@ -99,16 +100,17 @@ def _events(table: ChainTable) -> list[Column]:
             has = F.coalesce(F.map_contains_key(side, name), F.lit(False))
             text = F.col(side)[name]
             if side == "before":
-                stays = ~has & unchanged & F.coalesce(F.map_contains_key("after", name), F.lit(False))
+                kept = is_update if column.name in table.key else unchanged
+                stays = ~has & kept & F.coalesce(F.map_contains_key("after", name), F.lit(False))
                 has, text = has | stays, F.when(stays, F.col("after")[name]).otherwise(text)
             cell = typed_cell(text, column.type, table.time_zone, encodings_of(column.name, table.encodings))
             texts[column.name], sent[column.name] = cell, has
         images[side] = texts, sent
     keys = {side: _numbered(texts[name] for name in table.key) for side, (texts, _) in images.items()}
-    moves = (F.col("op") == "UPDATE") & ~keys["before"].eqNullSafe(keys["after"])
+    moves = is_update & ~keys["before"].eqNullSafe(keys["after"])
     is_insert = F.col("op") == "INSERT"
     # deletes first, as in `row_entries`
-    consumed = F.when((F.col("op") == "UPDATE") & ~moves, 1).otherwise(0)
+    consumed = F.when(is_update & ~moves, 1).otherwise(0)
     produced = F.when(is_insert, 2).otherwise(1)
     return [
         F.when(F.col(side).isNotNull(), _event(sign, rank, checked, keys[side], *images[side]))

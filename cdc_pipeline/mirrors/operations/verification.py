@@ -13,10 +13,12 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 
 from pyspark.sql import DataFrame
+from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.claims import read_claims
 from cdc_pipeline.dialects.contents import read_raw_batches
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.control_tables import read_rows, read_sums
 from cdc_pipeline.lake.delta import Commit, TableState, commit_metadata, table_state
@@ -206,7 +208,7 @@ class _Tables:
         # before it the table may have had other columns. Without TSOs a row may have the time of a statement before it
         is_empty = any(_empties(change) for change in last.changes if key in change.names().touched)
         chains = check_chains(
-            rows.where(F.col("at") > last.at),
+            _rows_after(rows, last),
             table,
             None,
             is_complete=is_empty and last.exact_ts and starts_complete,
@@ -234,6 +236,16 @@ class _Tables:
         spelled = {name: sent.get(name.lower(), name) for name in state.schema.column_names}
         own = state.key_columns(self._settings.keys)
         return ChainTable(state, own, encodings_of_groups(groups), self._settings.time_zone, spelled)
+
+
+def _rows_after(rows: DataFrame, statement: DdlEvent) -> DataFrame:
+    """The rows that certainly follow the statement, without a hole in their order (`row_chains`)."""
+    if not dialect_has_trait(statement.dialect, Trait.IN_LOG_ORDER):
+        return rows.where(F.col("at") > statement.at)
+    is_own = (F.col("topic") == statement.topic) & (F.col("partition") == statement.partition)
+    is_before = (F.col("at") <= statement.at) | (is_own & (F.col("offset") <= statement.offset))
+    last = F.max(F.when(is_before, F.col("offset"))).over(Over.partitionBy("topic", "partition"))
+    return rows.withColumn("last", last).where("last IS NULL OR offset > last").drop("last")
 
 
 def _obstacle(table: ChainTable) -> str | None:

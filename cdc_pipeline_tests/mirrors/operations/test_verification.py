@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 from pathlib import Path
 
@@ -120,3 +121,82 @@ def test_runs_verify_each_hour(stream: Stream) -> None:
     assert verified_totals(stream.lake) == {}
     verifier.verify_if_due("run", timedelta())
     assert [one.proved for one in verified_totals(stream.lake).values()] == [1]
+
+
+# ---- planted faults
+
+_Change = tuple[str, int, str | None, str | None]
+"""Operation, key, value before and after."""
+
+
+def _random_changes(chance: random.Random, count: int) -> list[_Change]:
+    """Changes of few rows, all values different."""
+    rows: dict[int, str] = {}
+    changes: list[_Change] = []
+    for number in range(count):
+        key, new = chance.randrange(4), f"v{number}"
+        if key not in rows:
+            changes.append(("INSERT", key, None, new))
+        elif chance.random() < 0.7:
+            changes.append(("UPDATE", key, rows[key], new))
+        else:
+            changes.append(("DELETE", key, rows.pop(key), None))
+            continue
+        rows[key] = new
+    return changes
+
+
+def _with_fault(chance: random.Random, changes: list[_Change]) -> list[_Change]:
+    """One change dropped, doubled later, or swapped with the next one of its row. Its row is touched again."""
+    kind = chance.choice(("dropped", "doubled", "swapped"))
+    follows = {
+        place: next((later for later in range(place + 1, len(changes)) if changes[later][1] == changes[place][1]), None)
+        for place in range(len(changes))
+    }
+    # an equal INSERT may be a copy
+    places = [
+        place
+        for place, later in follows.items()
+        if later is not None and (kind != "doubled" or changes[place][0] != "INSERT")
+    ]
+    place = chance.choice(places)
+    later, faulty = follows[place], list(changes)
+    assert later is not None
+    if kind == "dropped":
+        del faulty[place]
+    elif kind == "doubled":
+        faulty.insert(later, changes[place])
+    else:
+        faulty[place], faulty[later] = changes[later], changes[place]
+    return faulty
+
+
+def _sent(table: str, changes: list[_Change], first: int) -> list[tuple[str, int]]:
+    found = []
+    for step, (op, key, before, after) in enumerate(changes, first):
+        old, new = (str(key), before), (str(key), after)
+        makes = {
+            "INSERT": put(table, step, *new),
+            "DELETE": delete(table, step, *old),
+            "UPDATE": update(table, step, old, new),
+        }
+        found.append(makes[op])
+    return found
+
+
+@pytest.mark.parametrize("tables", [12, pytest.param(200, marks=pytest.mark.long)])
+def test_planted_faults_are_named(stream: Stream, tables: int) -> None:
+    """A fault in each table, and none in as many others. Half of the changes are verified against mirrors."""
+    chance = random.Random(tables)
+    halves: tuple[list[tuple[str, int]], list[tuple[str, int]]] = ([], [])
+    for number in range(tables):
+        changes = _random_changes(chance, 16)
+        for name, sent in ((f"wrong_{number}", _with_fault(chance, changes)), (f"right_{number}", changes)):
+            messages = _sent(name, sent, 2)
+            halves[0].extend([create(name, 1), *messages[:8]])
+            halves[1].extend(messages[8:])
+    for half, end in zip(halves, (10, 30), strict=True):
+        stream.write_slice(end, *half)
+        stream.run()
+        _verify(stream)
+    assert set(_gaps(stream)) == {f"wrong_{number}" for number in range(tables)}
