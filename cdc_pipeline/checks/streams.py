@@ -30,6 +30,10 @@ _NO_WATERMARK = (
     "no watermark received, so no cut can be published. Check that the changefeed writes this topic and that "
     "enable-tidb-extension is on"
 )
+_ENDED = (
+    "does not limit the resolved TSO: the statement at {} dropped or renamed its last table, and TiCDC sends no more "
+    "watermarks to it. It counts again when records come"
+)
 _SHOWN_REGRESSIONS = 20
 _WATERMARKS = "watermarks"
 _COLUMNS = ("batch_id", "topic", "partition", "offset", "watermark_ts")
@@ -40,7 +44,7 @@ _FEW = 20_000
 def watermarks_result(lake: Lake, batches: Sequence[int], count: int, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if a watermark of these batches regresses in its partition, is missing, or lags others by ten minutes.
 
-    `count`: the number of watermarks in these batches. The metadata lists positions with advice.
+    `count`: the number of watermarks in these batches. The metadata lists positions with advice, and topics that ended.
     """
     with small_query(lake.spark, 0):
         streams = read_progress(lake, published_cut(lake))
@@ -49,7 +53,8 @@ def watermarks_result(lake: Lake, batches: Sequence[int], count: int, key: dg.As
     if len(regressions) > _SHOWN_REGRESSIONS:
         problems["more"] = f"{len(regressions)} regressions in total"
     shown = [f"{at}: {problem}" for at, problem in [*problems.items()][:3]]
-    metadata = {**problems, "watermark_lag_seconds": round(streams.held_back_ms / 1000, 1)}
+    ended = {topic: _ENDED.format(statement) for topic, statement in streams.ended.items()}
+    metadata = {**problems, **ended, "watermark_lag_seconds": round(streams.held_back_ms / 1000, 1)}
     return check_result(WATERMARKS_ADVANCE, key, shown, "", metadata)
 
 

@@ -27,7 +27,8 @@ from cdc_pipeline_tests.support.messages import EPOCH_MS, tso
 
 _BATCH = (
     "batch_id LONG, records LONG, exact_ts BOOLEAN, ended ARRAY<STRING>, row_changes LONG, "
-    "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT>>, heartbeats MAP<STRING, BIGINT>"
+    "offsets ARRAY<STRUCT<topic: STRING, `partition`: INT>>, heartbeats MAP<STRING, BIGINT>, "
+    "oldest_at BIGINT, newest_at BIGINT"
 )
 _WATERMARK = "batch_id LONG, topic STRING, `partition` INT, `offset` LONG, watermark_ts LONG"
 
@@ -35,7 +36,7 @@ _WATERMARK = "batch_id LONG, topic STRING, `partition` INT, `offset` LONG, water
 def _checked(spark: SparkSession, paths: LakePaths, batch: int, *marks: tuple[int, int, int]) -> dg.AssetCheckResult:
     """Writes a batch with these watermarks (partition, offset, step) to the tables of the decoder."""
     rows = [(batch, "t", partition, offset, tso(step)) for partition, offset, step in marks]
-    batches = [(batch, len(marks), True, None, 0, [("t", 0), ("t", 1)], {})]
+    batches = [(batch, len(marks), True, None, 0, [("t", 0), ("t", 1)], {}, None, None)]
     for table, found, schema in (("watermarks", rows, _WATERMARK), ("batches", batches, _BATCH)):
         spark.createDataFrame(found, schema).write.format("delta").mode("append").save(paths.table(table))
     return watermarks_result(Lake(spark, paths), [batch], len(marks), dg.AssetKey("watermarks"))

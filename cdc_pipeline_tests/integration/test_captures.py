@@ -71,6 +71,8 @@ EXCEPTIONS: dict[str, dict[str, Excused]] = {
 }
 # Capture `world-…` → tables that equal the source's and have a gap all the same. The test fails if a listed table has none.
 FLAGGED: dict[str, frozenset[str]] = {
+    # without a key: equal rows came again with their former time
+    "world-canal-point-in-time-recovery": frozenset({"acc.log"}),
     # a column that no message has; an UPDATE without its key
     "world-canal-update-without-old": frozenset({"erp.stock_item", "erp.order_head"}),
 }

@@ -6,7 +6,8 @@ key have no identity, and where only `es` orders changes, a resent old change wo
 Of equal changes as many are real as the fullest delivery has (`deliveries`): the n-th in a later delivery is a copy of the
 n-th in an earlier one. A row below a watermark that came before it is a delivery by itself, and so is each change of
 DataWorks, whose sequence number identifies it. If the first delivery of Canal went on to a later `es`, it had all of them:
-what a later one has more is from a batch that Canal sent twice (canal-facts 50).
+what a later one has more is from a batch that Canal sent twice (canal-facts 50). What Canal reads from a binlog that was
+played again counts to the first delivery.
 
 Where the messages do not show whether equal rows are copies, the table gets a gap: rows without a key on both sides of a
 pause, or of Canal with an older `es` than the rows between them, and rows of a batch and the next one, which may be a
@@ -26,6 +27,7 @@ from cdc_pipeline.dialects.traits import Trait, has_trait
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.changes.deliveries import (
     PARTITION,
+    RESENT_MS,
     RETRY_MS,
     ROW_POSITION,
     image_hash,
@@ -85,19 +87,22 @@ def find_copies(
     all_exact = F.min("exact_ts").over(Over.partitionBy(*_CHANGE))
     equal = equal.withColumn("time", F.when(all_exact, F.col("commit_ts")).otherwise(F.col("time"))).drop("commit_ts")
     equal = equal.localCheckpoint()  # the steps below read these several times
-    span = equal.agg(F.min("batch_id").alias("oldest"), F.max("exact_ts").alias("exact")).first()
+    bounds = F.min("batch_id").alias("oldest"), F.min("ts").alias("ts"), F.max("exact_ts").alias("exact")
+    span = equal.agg(*bounds).first()
     assert span is not None
     decoded = F.col("batch_id").between(span["oldest"], window.last_batch)
     # batches of Canal are compared over the whole topic, the rows of other encoders by table
     canal, streams = has_trait(Trait.IN_LOG_ORDER), [*PARTITION, "database", "table"]
     topics, tables_of = (F.broadcast(equal.select(*names).distinct()) for names in (["topic"], streams))
-    near = [frame.where(decoded & canal).join(topics, ["topic"], "left_semi") for frame in (log, table("ddl_history"))]
+    # with what a restarted Canal sends again before the first of them
+    known = (F.col("batch_id") <= window.last_batch) & (decoded | (F.col("ts") >= (span["ts"] or 0) - RESENT_MS))
+    near = [frame.where(known & canal).join(topics, ["topic"], "left_semi") for frame in (log, table("ddl_history"))]
     others = log.where(decoded & ~canal).join(tables_of, streams, "left_semi")
     records = sent_records(near[0].unionByName(others), near[1]).withColumn("is_late", F.lit(False))
     if span["exact"]:
         records = _with_lateness(records, table("watermarks").where(F.col("batch_id") <= window.last_batch))
     records = with_deliveries(records)
-    found = records.select(*ROW_POSITION, "is_late", "delivery", "pauses", "waits", "is_behind", "reach")
+    found = records.select(*ROW_POSITION, "is_late", "delivery", "pauses", "waits", "is_behind", "ahead", "reach")
     rows = _numbered(equal.join(found, list(ROW_POSITION))).localCheckpoint()
     return _copies(rows), _gaps(rows)
 
@@ -133,13 +138,21 @@ def _numbered(rows: DataFrame) -> DataFrame:
     previous = {name: F.lag(name).over(by_offset) for name in ("message_id", "ts")}
     is_retry = has_trait(Trait.IN_LOG_ORDER) & (F.col("message_id") == previous["message_id"] + 1)
     is_retry = F.coalesce(is_retry & (F.col("ts") - previous["ts"] >= RETRY_MS), F.lit(False))
+    in_order, one_change = ("is_late", "batch_id", *ROW_POSITION), Over.partitionBy(*_CHANGE)
+    first = F.min(F.struct(*in_order, "delivery", "pauses", "reach")).over(one_change)
+    rows = rows.withColumns({"is_retry": is_retry, "first": first})
+    before = one_change.orderBy(*in_order).rowsBetween(Over.unboundedPreceding, -1)
+    is_replayed = F.col("ahead") > F.coalesce(F.max("ahead").over(before), F.lit(0))
+    is_replayed &= (F.shiftright("ahead", unified.TSO_SHIFT) > F.col("time")) & ~F.col("is_retry")
+    placed = {
+        name: F.when(is_replayed, F.col(f"first.{name}")).otherwise(F.col(name)) for name in ("delivery", "pauses")
+    }
+    rows = rows.withColumns(placed)
     is_alone = F.col("is_late") | has_trait(Trait.NUMBERS_CHANGES)
     number = F.row_number().over(Over.partitionBy(*one_delivery, "pauses").orderBy("offset", "row"))
-    rows = rows.withColumns({"is_retry": is_retry, "ordinal": F.when(is_alone, 1).otherwise(number)})
-    in_order = "is_late", "batch_id", *ROW_POSITION
-    one_ordinal, one_change = Over.partitionBy(*_CHANGE, "ordinal").orderBy(*in_order), Over.partitionBy(*_CHANGE)
-    first = F.min(F.struct(*in_order, "delivery", "reach")).over(one_change)
-    rows = rows.withColumns({"nth": F.row_number().over(one_ordinal), "first": first})
+    rows = rows.withColumn("ordinal", F.when(is_alone, 1).otherwise(number))
+    one_ordinal = Over.partitionBy(*_CHANGE, "ordinal").orderBy(*in_order)
+    rows = rows.withColumn("nth", F.row_number().over(one_ordinal))
     is_later = has_trait(Trait.IN_LOG_ORDER) & (F.col("delivery") != F.col("first.delivery"))
     most = F.max(F.when(~is_later, F.col("ordinal"))).over(one_change)
     # a long transaction of a binlog, too, has an older `es` than the rows before it

@@ -10,6 +10,9 @@ A new delivery starts
 - with the first TSO, which TiCDC sends after a restart with `enable-tidb-extension`;
 - after a pause of a second inside one commit of TiCDC (ticdc-facts §10), or inside one batch number of Canal, which may have
   restarted in its first batch. Nothing else shows whether such a pause is a restart, so it counts in `pauses`.
+
+A delivery repeats a stretch in its order. So what has a later `es` before it than the first time, in its own delivery, is no
+copy: a binlog was played again (`mysqlbinlog | mysql`), which keeps the times of the rows.
 """
 
 from __future__ import annotations
@@ -63,6 +66,8 @@ def with_deliveries(records: DataFrame) -> DataFrame:
       the deliveries that only `es` shows
     - `pauses` bigint: how many pauses precede the record, itself included; `waits` bigint: the same for shorter ones
     - `is_behind` boolean: the delivery of Canal has a greater `es` before the record, in its partition
+    - `ahead` bigint: the greatest `commit_ts` before the record, in its delivery since the last pause and in its partition;
+      NULL without batch numbers
     - `reach` bigint: the greatest `commit_ts` of the delivery in its partition
 
     `is_late`: a watermark at or above the record came before it. Such records say nothing about others.
@@ -112,7 +117,11 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     before = one_delivery.orderBy("offset", "row").rowsBetween(Over.unboundedPreceding, -1)
     is_behind = F.coalesce(canal & (F.col("commit_ts") < F.max("commit_ts").over(before)), F.lit(False))
     reach = F.max("commit_ts").over(one_delivery)
-    return records.select(*names, "delivery", *sums, is_behind.alias("is_behind"), reach.alias("reach"))
+    since_pause = Over.partitionBy(*PARTITION, "delivery", "pauses").orderBy("offset", "row")
+    ahead = F.max("commit_ts").over(since_pause.rowsBetween(Over.unboundedPreceding, -1))
+    ahead = F.when(canal & is_numbered, ahead)
+    found = {"is_behind": is_behind, "ahead": ahead, "reach": reach}
+    return records.select(*names, "delivery", *sums, *(column.alias(name) for name, column in found.items()))
 
 
 def _count(flag: str) -> Column:

@@ -22,6 +22,7 @@ from cdc_pipeline.lake.log_files import has_version
 from cdc_pipeline.lake.paths import LakePaths, mirror_folders
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.consistent_cuts import CUTS, read_newest_cut
+from cdc_pipeline.mirrors.changes.ended_topics import ended_topics
 from cdc_pipeline.mirrors.changes.window import Window, is_below, is_of_baseline, read_unapplied
 from cdc_pipeline.mirrors.model.step_commits import VERSIONS_OF_CUT
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tables
@@ -59,6 +60,8 @@ class StreamProgress:
     """Without TSOs: topic → the `at` below which all has arrived."""
     oldest: Mapping[str, int] = field(default_factory=dict)
     """Without TSOs: topic → the lowest `at` of the batches after the published cut."""
+    ended: Mapping[str, Position] = field(default_factory=dict)
+    """Topics that do not count, because their last table was dropped or renamed away → the statement (`ended_topics`)."""
 
     def has_late(self, published: PublishedCut) -> bool:
         """Whether something new belongs before the end of that cut."""
@@ -133,8 +136,8 @@ NO_CUT = PublishedCut(0, None, 0, ())
 
 
 def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgress:
-    """Reads the progress from `batches` and `watermarks`, without `with_ends`. Topics in `ended` of the newest batch are
-    ignored.
+    """Reads the progress from `batches` and `watermarks`, without `with_ends`. Ignores `ended_topics` and the topics in
+    `ended` of the newest batch.
 
     `published` bounds what is read: every partition has reached its resolved TSO, so only newer batches and watermarks
     count.
@@ -154,9 +157,11 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     partitions = {partition for partition in known if partition[0] not in ended} or known
     exact = any(batch["exact_ts"] for batch in new) or published.resolved_tso is not None
     newest = {partition: newest_of.get(partition) for partition in sorted(partitions)}
-    waiting = tuple(f"{topic}/{number}" for (topic, number), tso in newest.items() if tso is None) if exact else ()
-    if waiting and published.cut_id:
+    if exact and published.cut_id and None in newest.values():
         return read_progress(lake)  # a new partition, or one below the published TSO
+    without_tables = ended_topics(lake, newest, newest_batch) if exact else {}
+    newest = {partition: tso for partition, tso in newest.items() if partition[0] not in without_tables}
+    waiting = tuple(f"{topic}/{number}" for (topic, number), tso in newest.items() if tso is None) if exact else ()
     spans = [batch for batch in new if batch["oldest_at"] is not None]
     # the union of counters has the greater one of each topic
     heartbeats = reduce(or_, (Counter(batch["heartbeats"] or {}) for batch in new), Counter(published.heartbeats))
@@ -169,6 +174,7 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
         new_row_changes=sum(batch["row_changes"] for batch in new),
         new_span=(min(one["oldest_at"] for one in spans), max(one["newest_at"] for one in spans)) if spans else None,
         heartbeats={topic: ms for topic, ms in heartbeats.items() if topic not in ended},
+        ended=without_tables,
     )
     if not exact or waiting:
         return found

@@ -120,7 +120,10 @@ def _moves_rows(change: SchemaChange) -> bool:
 def statement_deliveries(
     log: DataFrame, history: DataFrame, events: Sequence[DdlEvent]
 ) -> dict[Position, tuple[int, ...]]:
-    """The delivery of each of these statements of Canal. `log` is `change_log`, `history` is `ddl_history`."""
+    """The delivery of each of these statements of Canal. `log` is `change_log`, `history` is `ddl_history`.
+
+    A statement of a binlog that was played again counts to the delivery of the first equal one (`deliveries`).
+    """
     times = [event.ts for event in events if event.ts is not None]
     if not times:
         return {}
@@ -128,5 +131,18 @@ def statement_deliveries(
     near &= F.col("ts").between(min(times) - RESENT_MS, max(times))
     offsets = F.col("offset").isin(*sorted({event.offset for event in events}))
     records = sent_records(log.where(near), history.where(near)).withColumn("is_late", F.lit(False))
-    rows = with_deliveries(records).where(offsets).select(*POSITION, "delivery", "pauses", "reach").distinct().collect()
-    return {Position(*row[:3]): (*row["delivery"], row["pauses"], row["reach"]) for row in rows}
+    rows = with_deliveries(records).where(offsets).select(*POSITION, "delivery", "pauses", "reach", "ahead").distinct()
+    collected = {Position(*row[:3]): row for row in rows.collect()}
+    found = {place: (*row["delivery"], row["pauses"], row["reach"]) for place, row in collected.items()}
+    equal: dict[object, list[tuple[tuple[int, ...], int]]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: event.position):
+        if (row := collected.get(event.position)) is None:
+            continue
+        delivery, ahead, before = found[event.position], row["ahead"] or 0, equal[event.identity]
+        if before and ahead > max(event.commit_ts, *(other for _, other in before)):
+            first = before[0][0]
+            # in a delivery that has sent it already it may be of a batch that Canal sent twice
+            if ahead > first[-1] or delivery not in (other for other, _ in before):
+                found[event.position] = first
+        before.append((delivery, ahead))
+    return found

@@ -62,9 +62,10 @@ class CutStatements:
         inside, late = in_upstream_order(map(ddl_event, rows)), in_upstream_order(map(ddl_event, late_rows))
         if not inside and not late:
             return CutStatements()
-        times = [event.commit_ts for event in (*inside, *late)]
+        oldest = min(event.commit_ts for event in (*inside, *late))
         before = history.where(F.col("batch_id") <= window.after_batch).where(F.col("cut_id") < window.cut_id)
-        earlier = [ddl_event(row) for row in before.where(F.col("commit_ts").isin(times)).collect()]
+        # equal statements, and those between them
+        earlier = [ddl_event(row) for row in before.where(F.col("commit_ts") >= oldest).collect()]
         identities = statement_identities([*earlier, *inside, *late], deliveries_of)
         known = {identities[event.position] for event in earlier}
         decided: dict[Position, DdlOutcome] = {}

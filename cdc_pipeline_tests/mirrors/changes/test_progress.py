@@ -91,7 +91,8 @@ def test_progress_from_a_cut_on_equals_the_full_progress(
     rows.write.format("delta").save(paths.table("watermarks"))
     streams, whole = read_progress(Lake(spark, paths), _AFTER_TWO), read_progress(Lake(spark, paths))
     assert (streams.resolved_tso, streams.held_by, streams.without_watermark) == (resolved, held_by, waiting)
-    assert replace(streams, new_row_changes=0) == replace(whole, new_row_changes=0)
+    new = {"new_row_changes": 0, "new_span": None}
+    assert replace(streams, **new) == replace(whole, **new)  # type: ignore[arg-type]
     assert waiting or resolved == 9 or streams.new_row_changes == (9 if batch else 0)
 
 
