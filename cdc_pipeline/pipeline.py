@@ -86,6 +86,8 @@ class Pipeline:
     snapshot: Snapshot | None = None
     keep_days: Mapping[str, int] = field(default_factory=dict)
     """Table → how many days it keeps batches that a kept cut has; a table that is not named keeps all."""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Topic → `database.table` of the topics of Flink (`dialects.topic_tables`)."""
     single_writer: bool = False
     """On S3: no other program ever writes to the lake, so that the store needs no conditional writes."""
 
