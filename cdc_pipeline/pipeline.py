@@ -88,6 +88,8 @@ class Pipeline:
     """Table → how many days it keeps batches that a kept cut has; a table that is not named keeps all."""
     verify_minutes: int = 60
     """How often runs compare before images with the mirrors; 0: never."""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Topic → `database.table` of the topics of Flink (`dialects.topic_tables`)."""
     single_writer: bool = False
     """On S3: no other program ever writes to the lake, so that the store needs no conditional writes."""
 

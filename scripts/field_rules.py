@@ -63,7 +63,10 @@ def _is_decoded(dialect: str, form: str, rule: Rule) -> bool:
 
 def _record_rows() -> list[tuple[str, ...]]:
     named = {rule.name for _, _, rule in rules_by_form()}
-    tests = {"dialect_is_declared": "`dialects/test_recognition.py`"}
+    tests = {
+        "dialect_is_declared": "`dialects/test_recognition.py`",
+        "table_is_declared": "`dialects/test_topic_tables.py`",
+    }
     return [
         (f"`{name}`", "any record", words, "", "", "reject", tests.get(name, "`dialects/test_ticdc.py`"))
         for name, (words, _) in EXPECTATIONS.items()

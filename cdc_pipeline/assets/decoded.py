@@ -71,6 +71,7 @@ def decode_results(
         claim_store=pipeline.claim_store,
         notes=notes,
         clock_skew_ms=pipeline.clock_skew_ms,
+        tables=pipeline.tables,
     )
     version = dg.DataVersion(str(newest_batch(lake)))
     checks = _check_results(lake, pipeline, batches, keys, recent)

@@ -18,6 +18,7 @@ from cdc_pipeline.dialects.contents import with_decompressed
 from cdc_pipeline.dialects.decode import decode
 from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
 from cdc_pipeline.dialects.ticdc import TICDC
+from cdc_pipeline.dialects.topic_tables import with_tables
 from cdc_pipeline.dialects.unified import DEAD
 from cdc_pipeline.errors import CdcError, SourceError, redact
 from cdc_pipeline.lake.format import require_known_format
@@ -150,7 +151,7 @@ def _dialects(pipeline: Pipeline, lake: Lake) -> str:
     records = records.selectExpr("0L AS batch_id", "*")
     if pipeline.dialect == "auto":
         records = with_senders(records, topics_of_canal(lake, records, newest_batch(lake) + 1, ()))
-    decoded = decode(with_decompressed(records), pipeline.dialect)
+    decoded = decode(with_decompressed(with_tables(records, pipeline.tables)), pipeline.dialect)
     has_tsos = F.bool_or(F.coalesce("exact_ts", F.lit(False)) | F.col("watermark_ts").isNotNull()).alias("has_tsos")
     rows = (
         decoded.groupBy("topic", "dialect", "kind", "rule").agg(has_tsos).orderBy("topic", "dialect", "rule").collect()

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import dagster as dg
-from pydantic import Field, ValidationInfo, field_serializer, field_validator
+from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
 from cdc_pipeline.assets.decoded import decoded_assets
 from cdc_pipeline.assets.follower import follow_job
@@ -18,7 +18,7 @@ from cdc_pipeline.component import run_fields, table_fields
 from cdc_pipeline.component.catalog_field import CATALOGS, CatalogField
 from cdc_pipeline.component.scaffold import PipelineScaffolder
 from cdc_pipeline.component.snapshot_field import SNAPSHOTS, JdbcSnapshotSettings, SnapshotSettings
-from cdc_pipeline.component.source_field import SOURCES, SourceField
+from cdc_pipeline.component.source_field import SOURCES, SourceField, TicdcStorageSource
 from cdc_pipeline.component.yaml_model import YamlModel, limit, resolver_by_type, secret_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName
@@ -358,6 +358,18 @@ class CdcPipeline(dg.Component, YamlModel):
                 raise ValueError(f"{table}: {columns!r} is not a key: one or more different columns are expected")
         return value
 
+    @model_validator(mode="after")
+    def _validate_topic_tables(self) -> CdcPipeline:
+        known = {table.lower() for table in self.keys}
+        if missing := sorted(table for table in self._topic_tables.values() if table.lower() not in known):
+            # Flink delivers at least once: without a key, what it sends again would count twice
+            raise ValueError(f"source.tables: {missing[0]} has no key: keys: {{{missing[0]}: [column]}} is expected")
+        return self
+
+    @property
+    def _topic_tables(self) -> dict[str, str]:
+        return {} if isinstance(self.source, TicdcStorageSource) else self.source.tables
+
     @field_validator("mask")
     @classmethod
     def _validate_masks(cls, value: table_fields.Masks, info: ValidationInfo) -> table_fields.Masks:
@@ -427,6 +439,7 @@ class CdcPipeline(dg.Component, YamlModel):
             snapshot=None if self.snapshot is None else self.snapshot.settings,
             verify_minutes=self.verify_minutes,
             keep_days={table: days for table, days in kept.items() if days is not None},
+            tables=self._topic_tables,
             single_writer=self.single_writer,
             catalog=None if self.catalog is None else self.catalog.settings,
         )

@@ -21,6 +21,13 @@ from cdc_pipeline.sources.source import Source
 from cdc_pipeline.sources.storage.source import MAX_BYTES, TicdcStorage
 
 Offsets = dict[str, dict[int, int]]
+TopicTables = Annotated[
+    dict[str, str],
+    Field(
+        description="The tables of topics that Flink writes, whose messages have no time and may name no table: topic, by "
+        "its name in the lake, to database.table. Each table needs `keys`."
+    ),
+]
 
 
 class CaptureFilesSource(YamlModel):
@@ -28,6 +35,7 @@ class CaptureFilesSource(YamlModel):
 
     type: Literal["capture_files"]
     path: Annotated[str, Field(min_length=1, description="The folder. Each run ingests the files that were added.")]
+    tables: TopicTables = {}  # noqa: RUF012  # pydantic copies it
 
     @property
     def source(self) -> Source:
@@ -142,6 +150,8 @@ class KafkaSource(YamlModel):
             description="Topics (by their names in the lake) without further records. They no longer limit the resolved TSO."
         ),
     ] = []  # noqa: RUF012  # pydantic copies it
+
+    tables: TopicTables = {}  # noqa: RUF012  # pydantic copies it
 
     @model_validator(mode="after")
     def _validate_topics(self) -> KafkaSource:

@@ -14,6 +14,7 @@ from cdc_pipeline.contracts.tables import KnownDialect
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM, no_store_problem
 from cdc_pipeline.dialects.dialect import COLUMNS, Dialect
 from cdc_pipeline.dialects.envelope import JSON_RULES, ZERO_IS_CANAL, base_kind, is_empty, parse_records
+from cdc_pipeline.dialects.topic_tables import DECLARED, TABLE_EXPECTATION, TABLE_RULE, undeclared_table
 from cdc_pipeline.dialects.traits import BY_NAME, DIALECTS
 from cdc_pipeline.dialects.unified import DEAD
 from cdc_pipeline.spark.jvm import built_once
@@ -34,6 +35,7 @@ COMPLETE_CONTRACTS = {
 EXPECTATIONS = {
     **{name: (text, None) for name, text in JSON_RULES.items()},
     _DECLARED_RULE: ("the message has the dialect that the pipeline declares", None),
+    TABLE_RULE: (TABLE_EXPECTATION, None),
     **expectations(_RULES),
 }
 """Rule name → its text, and its field (None for a rule over several)."""
@@ -43,9 +45,9 @@ _SHOWN_CHARACTERS = 100
 def decode(raw: DataFrame, dialect: DialectName = "auto", expected: tuple[str, ...] | None = None) -> DataFrame:
     """One row per raw record, with its kind and the columns of all kinds.
 
-    `raw`: the columns of `raw_topic_snapshot`, optionally those of `contents.with_contents` and `senders.with_senders`, and
-    `canal_json.READ_BY`. `expected`: with `auto`, the names of the only dialects whose messages are decoded, which costs
-    less; the kind of the others is null.
+    `raw`: the columns of `raw_topic_snapshot`, optionally those of `contents.with_contents`, `senders.with_senders` and
+    `topic_tables.with_tables`, and `canal_json.READ_BY`. `expected`: with `auto`, the names of the only dialects whose
+    messages are decoded, which costs less; the kind of the others is null.
     Returns the columns of a raw record, `kind` (`unified.KINDS`), `rule` (dead letters only), `dialect`, and
     `dialect.COLUMNS`.
     """
@@ -71,7 +73,7 @@ def decode_with_reasons(raw: DataFrame, dialect: DialectName = "auto") -> DataFr
 
 def _record_columns(raw: DataFrame) -> list[str]:
     """The columns of a raw record, without those that decoding adds."""
-    return [name for name in raw.columns if name not in (CONTENT, PROBLEM, ZERO_IS_CANAL, READ_BY)]
+    return [name for name in raw.columns if name not in (CONTENT, PROBLEM, ZERO_IS_CANAL, READ_BY, DECLARED)]
 
 
 def dialect_and_form(dialect: DialectName) -> tuple[Column, Column]:
@@ -102,7 +104,7 @@ def _class_columns(dialect: DialectName, expected: tuple[str, ...] | None) -> tu
     return (
         _dialect_name(dialects),
         form if decoded == dialects else F.when(is_decoded, form),
-        F.when(~is_empty(), F.coalesce(F.col("unreadable"), _undeclared(dialects), broken)),
+        F.when(~is_empty(), F.coalesce(F.col("unreadable"), _undeclared(dialects), undeclared_table(), broken)),
         base_kind(_kind(forms)),
     )
 

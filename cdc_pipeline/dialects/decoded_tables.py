@@ -24,6 +24,7 @@ from cdc_pipeline.dialects.contents import claims_writer, inspect_values, read_r
 from cdc_pipeline.dialects.counts import BatchCounts, ObservedFrame
 from cdc_pipeline.dialects.decode import DialectName, decode, decode_with_reasons, has_one_row
 from cdc_pipeline.dialects.senders import topics_of_canal, with_senders
+from cdc_pipeline.dialects.topic_tables import with_tables
 from cdc_pipeline.dialects.traits import BY_NAME, statement_quotings
 from cdc_pipeline.lake.control_tables import append_rows, read_rows
 from cdc_pipeline.lake.delta import Commit, is_committed
@@ -73,13 +74,15 @@ def decode_batches(
     notes: Mapping[int, Mapping[str, Any]] | None = None,
     decoded: Callable[[int], None] = lambda batch_id: None,
     clock_skew_ms: int = MAX_CLOCK_SKEW_MS,
+    tables: Mapping[str, str] | None = None,
 ) -> list[DecodedBatch]:
     """Decodes every batch that is not decoded yet, oldest first.
 
     `up_to`: the last batch to decode; None for the newest. `claim_store`: folder or URI of TiCDC's claim store.
     `decoded_before`: the lake that a rebuild decodes again; its table `batches` has what the notes of old batches said.
     `notes`: batch → fields that its stored note lacks (`Intake.notes`). `decoded` receives the number of each batch.
-    `clock_skew_ms`: how much later than the commit of its batch a watermark or heartbeat may be.
+    `clock_skew_ms`: how much later than the commit of its batch a watermark or heartbeat may be. `tables`: topic →
+    `database.table` of the topics of Flink (`topic_tables`).
     Raises LakeError if the Delta log of a table of the lake is damaged.
     """
     require_intact_logs(lake.paths.own_tables)
@@ -88,7 +91,8 @@ def decode_batches(
     recorded = (notes or {}) if decoded_before is None else recorded_notes(decoded_before)
     batches = []
     for batch_id in range(last + 1, newest + 1):
-        batches.append(_decode_batch(lake, batch_id, dialect, claim_store, recorded.get(batch_id), clock_skew_ms))
+        note = recorded.get(batch_id)
+        batches.append(_decode_batch(lake, batch_id, dialect, claim_store, note, clock_skew_ms, tables or {}))
         decoded(batch_id)
     return batches
 
@@ -116,6 +120,7 @@ def _decode_batch(
     claim_store: str | None,
     recorded: Mapping[str, Any] | None,
     clock_skew_ms: int,
+    tables: Mapping[str, str],
 ) -> DecodedBatch:
     note = _raw_note(lake, batch_id, recorded)
     latest_ms = note["committed_ms"] + clock_skew_ms
@@ -128,6 +133,7 @@ def _decode_batch(
     raw = with_contents(lake, raw, values, claims_commit, claim_store, begun=begun)
     if dialect == "auto" and values.may_have_zero_ids:
         raw = with_senders(raw, topics_of_canal(lake, raw, batch_id, values.ranges))
+    raw = with_tables(raw, tables)
     # the rules allow MAX_CLOCK_SKEW_MS after the time at which a record was sent
     raw = raw.withColumn(READ_BY, F.array(F.lit(latest_ms - MAX_CLOCK_SKEW_MS).cast("bigint")))
     with small_query(lake.spark, records):

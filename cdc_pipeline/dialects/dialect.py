@@ -54,6 +54,7 @@ class Trait(Enum):
     )
     DOUBLES_BACK_TICKS = "A column name has each of its back-ticks twice, as in its definition."
     READS_TEXT_AS_UTF8 = "Text in other character sets may arrive damaged."
+    MARKS_LOST_BYTES = "A byte of text that is not UTF-8 is sent as U+FFFD. It is decoded as U+FFFD U+FFFF."
     OMITS_NULLS = (
         "A message without `pkNames` may omit columns that are NULL, so a column that `old` lacks may have been NULL. "
         "An UPDATE may have no before values."

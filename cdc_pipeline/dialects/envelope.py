@@ -21,6 +21,7 @@ from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_unpaired_sur
 from cdc_pipeline.contracts.limits import NESTING
 from cdc_pipeline.dialects.claims import CONTENT
 from cdc_pipeline.dialects.ticdc_storage import STORAGE_PATHS, with_storage_fields
+from cdc_pipeline.dialects.topic_tables import DECLARED, with_declared
 from cdc_pipeline.dialects.unified import DEAD, EMPTY
 
 PATHS = {
@@ -87,18 +88,20 @@ def parse_records(raw: DataFrame) -> DataFrame:
     """`raw` with the fields of all contracts (null if the message lacks them), and `unreadable`.
 
     Parses the column `claims.CONTENT` if `raw` has it, else `value`. `ZERO_IS_CANAL` is false and `READ_BY` null if
-    `raw` lacks it.
+    `raw` lacks it. With `topic_tables.DECLARED`, messages of Flink get the fields that they lack.
     `unreadable`: the rule of `JSON_RULES` that the record breaks; null if it is one JSON object whose fields have the types
     of the contracts.
     """
     message = F.col("message")
-    fields = [F.col(f"message.{PATHS.get(name, name)}").alias(name) for name in _FIELDS]
+    fields = {name: F.col(f"message.{PATHS.get(name, name)}") for name in _FIELDS}
+    if DECLARED in raw.columns:
+        fields = with_declared(fields)
     content = CONTENT if CONTENT in raw.columns else "value"
     read_by = [] if READ_BY in raw.columns else [F.lit(None).cast("array<bigint>").alias(READ_BY)]
     no_message = F.col("isDdl").isNull() & F.col("es").isNull() & ~F.col(HAS_PAYLOAD)
     frame = raw.withColumn("message", F.from_json(with_end_mark(F.col(content)), _SCHEMA, _OPTIONS)).select(
         *raw.columns,
-        *fields,
+        *(field.alias(name) for name, field in fields.items()),
         *read_by,
         message[BATCH].alias(BATCH),
         F.col(content).alias(MESSAGE),

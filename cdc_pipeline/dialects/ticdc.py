@@ -26,9 +26,10 @@ from cdc_pipeline.contracts.sent_canal_json import TicdcDdlSent, TicdcRowSent, T
 from cdc_pipeline.contracts.ticdc import KEY_RULE, TicdcDdl, TicdcRow, TicdcWatermark
 from cdc_pipeline.dialects import ticdc_storage
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, mysql_type, no_row, row_images
-from cdc_pipeline.dialects.envelope import BATCH, ZERO_IS_CANAL
+from cdc_pipeline.dialects.envelope import BATCH, MESSAGE, ZERO_IS_CANAL
 from cdc_pipeline.dialects.unified import DDL, ROW, TSO_SHIFT, WATERMARK
 from cdc_pipeline.mysql.ddl.tokens import Quoting
+from cdc_pipeline.mysql.types.charsets import LOST_BYTE
 
 _KEY_IS_IN_DATA = next(rule.condition for rule in model_rules(TicdcRow) if rule.name == KEY_RULE)
 _DDL, _WATERMARK, _ROW = "ticdc_ddl", "ticdc_watermark", "ticdc_row"
@@ -46,6 +47,8 @@ Before v5.4 TiCDC never writes `unsigned`. MEDIUMINT has the same `sqlType` in a
 # v4.0.16 and v5.0 to v5.3.4 announce BINARY as CHAR (1) and VARBINARY as VARCHAR (12)
 _BYTES_TYPES, _TEXT_CODES = ("binary", "varbinary"), (1, 12)
 _REPLACEMENT_CHARACTER = "\ufffd"
+_LOST_BYTE = r"(?<!\\)((?:\\\\)*)\\ufffd"
+"""The escape U+FFFD, not preceded by an escape."""
 
 
 def _surely_matches() -> Column:
@@ -75,7 +78,7 @@ def _form() -> Column:
 def _columns() -> dict[str, Column]:
     op, commit_ts = F.col("type"), F.coalesce("commitTs", "tableVersion")
     watermark_ts = F.coalesce(F.col("watermarkTs"), ticdc_storage.closed_ts())
-    data, old = (_with_latin1_bytes(F.get(rows, F.lit(0))) for rows in ("data", "old"))
+    data, old = (_with_latin1_bytes(F.get(_with_lost_bytes(rows), F.lit(0))) for rows in ("data", "old"))
     # A DELETE has its row in `data` in every version. Before v5.4 `old` repeats it.
     before = F.when(op == "DELETE", data).when(op == "UPDATE", old)
     after = F.when(op == "DELETE", no_row()).otherwise(data)
@@ -99,6 +102,17 @@ def _columns() -> dict[str, Column]:
         "only_key": F.coalesce("onlyHandleKey", F.lit(False)) & (op != "DELETE"),
         "rows": F.array(row_images(before, after)),
     }
+
+
+def _with_lost_bytes(rows: str) -> Column:
+    """The rows of a field, with `LOST_BYTE` for each byte of text that is not UTF-8 (capture world-ticdc-lost-utf8).
+
+    Go's JSON encoders write such a byte as the escape U+FFFD, and never escape the character itself. Both are the same
+    character after the parse, so a message with the escape is parsed again. A cheap search comes first: almost none has it.
+    """
+    marked = F.regexp_replace(F.col(MESSAGE).cast("string"), F.lit(_LOST_BYTE), F.lit(f"$1{LOST_BYTE}"))
+    parsed = F.from_json(marked, f"{rows} ARRAY<MAP<STRING, STRING>>", OPTIONS)[rows]
+    return F.when(F.contains(MESSAGE, F.lit(rb"\ufffd")), parsed).otherwise(F.col(rows))
 
 
 def _with_latin1_bytes(row: Column) -> Column:
@@ -170,7 +184,7 @@ TICDC = Dialect(
     ),
     _columns,
     _types,
-    frozenset({Trait.FROM_TIDB, Trait.RESTARTS_FROM_CHECKPOINT}),
+    frozenset({Trait.FROM_TIDB, Trait.RESTARTS_FROM_CHECKPOINT, Trait.MARKS_LOST_BYTES}),
     ticdc_storage.event_statement,
     _quotings,
 )

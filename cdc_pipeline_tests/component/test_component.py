@@ -204,6 +204,12 @@ def test_a_kafka_source(load: Callable[[str], CdcPipeline], monkeypatch: pytest.
     assert source == KafkaTopics(client, selection, 1000, "shown")
 
 
+@pytest.mark.parametrize("source", [_GOOD["source"], _KAFKA], ids=["capture files", "Kafka"])
+def test_tables_of_topics(load: Callable[[str], CdcPipeline], source: dict[str, Any]) -> None:
+    fields = {**_GOOD, "source": {**source, "tables": {"a": "Shop.orders"}}, "keys": {"shop.Orders": ["id"]}}
+    assert load(_yaml(fields)).pipeline.tables == {"a": "Shop.orders"}
+
+
 @pytest.mark.parametrize(
     ("start", "expected"),
     [
@@ -619,6 +625,10 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "keys twice": (
         {**_GOOD, "keys": {"db.t": ["a", "a"]}},
         ["keys", "db.t: ['a', 'a'] is not a key", "different columns"],
+    ),
+    "a topic's table without keys": (
+        {**_GOOD, "source": {**_KAFKA, "tables": {"a": "shop.orders"}}, "keys": {"shop.items": ["id"]}},
+        ["source.tables: shop.orders has no key", "keys: {shop.orders: [column]}"],
     ),
     "keys a text": ({**_GOOD, "keys": {"db.t": "id"}}, ["keys", "db.t", "list"]),
     "policy unknown": ({**_GOOD, "ddl_policy": "ask"}, ["ddl_policy", "'ask' is not a policy", "apply, keep or hold"]),

@@ -369,8 +369,6 @@ _BAD: Bad = {
     | {
         "absent": without(_INSERT, "isDdl"),
         "a ddl without it": without(_DDL, "isDdl"),
-        "Flink SQL": b'{"data":[{"id":1,"name":"a"}],"type":"INSERT"}',
-        "Flink CDC": b'{"old":null,"data":[{"id":1}],"type":"INSERT","database":"db","table":"t","pkNames":["id"]}',
     },
     "database.not_null": {"null": changed(_INSERT, database=None)},
     "database.str_length": {"empty": changed(_INSERT, database=""), "long": changed(_INSERT, database="d" * 65)},

@@ -131,4 +131,4 @@ def test_expectations_are_those_of_all_contracts() -> None:
     """The tests of the dialects together have a case for each rule."""
     forms = [form for dialect in DIALECTS for form in dialect.forms]
     rules = {rule.name for form in forms for rule in rejecting_rules(model_rules(form.contract))}
-    assert set(EXPECTATIONS) == {*rules, *JSON_RULES, "dialect_is_declared"}
+    assert set(EXPECTATIONS) == {*rules, *JSON_RULES, "dialect_is_declared", "table_is_declared"}

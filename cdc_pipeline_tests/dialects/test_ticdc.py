@@ -13,6 +13,7 @@ from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import EXPECTATIONS, decode_with_reasons
 from cdc_pipeline.dialects.envelope import JSON_RULES
 from cdc_pipeline.dialects.ticdc import TICDC
+from cdc_pipeline.mysql.types.charsets import LOST_BYTE
 from cdc_pipeline_tests.support.dialect_cases import (
     Bad,
     Columns,
@@ -196,6 +197,22 @@ _GOOD: Good = {
     "bytes since v5.4": (
         changed(_INSERT, pkNames=[], data=[{"v": "é"}], mysqlType={"v": "varbinary"}, sqlType={"v": 12}),
         {"rows": [(None, {"v": "é"})]},
+    ),
+    "a byte that was lost, the character, and the six characters": (
+        changed(
+            _UPDATE,
+            data=[{"zeta": "1", "lost": "LOST", "true": "\ufffd", "six": r"\ufffd", "slash": r"\LOST"}],
+            old=[{"zeta": "1", "lost": "aLOSTLOST", "true": "b", "six": r"\\ufffd", "slash": "c"}],
+        ).replace(b"LOST", rb"\ufffd"),
+        {
+            "kind": unified.ROW,
+            "rows": [
+                (
+                    {"zeta": "1", "lost": f"a{LOST_BYTE}{LOST_BYTE}", "true": "b", "six": r"\\ufffd", "slash": "c"},
+                    {"zeta": "1", "lost": LOST_BYTE, "true": "\ufffd", "six": r"\ufffd", "slash": f"\\{LOST_BYTE}"},
+                )
+            ],
+        },
     ),
     "ddl before v5.4": (changed(_DDL, ts=0, _tidb=None), {"kind": unified.DDL, "ts": None}),
     "es is not of the commitTs": (

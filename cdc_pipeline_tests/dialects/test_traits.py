@@ -34,7 +34,7 @@ _TRAITS: dict[str, set[Trait]] = {
         Trait.OMITS_NULLS,
     },
     "dataworks": {Trait.NUMBERS_CHANGES, Trait.LOADS_FIRST, Trait.NEEDS_TYPES},
-    "ticdc": {Trait.FROM_TIDB, Trait.RESTARTS_FROM_CHECKPOINT},
+    "ticdc": {Trait.FROM_TIDB, Trait.RESTARTS_FROM_CHECKPOINT, Trait.MARKS_LOST_BYTES},
 }
 _IN_QUOTES = re.compile(r"['\"`]({})['\"`]".format("|".join(_TRAITS)))
 _OF_DIALECTS = {f"cdc_pipeline.dialects.{name}" for name in _TRAITS}

@@ -68,6 +68,9 @@ EXCEPTIONS: dict[str, dict[str, Excused]] = {
     "world-canal-json-text": {
         "doc.odd_keys": Excused(f"{_NOT_SENT} (a quote in a JSON key has no escape, so the row is a dead letter)")
     },
+    "world-ticdc-lost-utf8": {
+        "lu.lost": Excused("TiCDC sends a byte that is not UTF-8 as U+FFFD", frozenset({"w"})),
+    },
 }
 # Capture `world-…` → tables that equal the source's and have a gap all the same. The test fails if a listed table has none.
 FLAGGED: dict[str, frozenset[str]] = {

@@ -14,7 +14,7 @@ from cdc_pipeline.mirrors.model.masks import Mask
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, MySqlType
 from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
-from cdc_pipeline.mysql.types.charsets import damaged_text
+from cdc_pipeline.mysql.types.charsets import LOST_BYTE, damaged_text
 from cdc_pipeline.mysql.types.local_times import ambiguous_time
 from cdc_pipeline.mysql.types.spark_types import is_unparsed, is_zero_date
 from cdc_pipeline.mysql.types.wire_values import CellEncodings, Encodings, encodings_of, typed_cell
@@ -74,18 +74,26 @@ def typed(kind: CellKind, name: Column, text: Column, is_sent: Column, time_zone
         # TiCDC's new architecture sent the text and the JSON document `null` as JSON null until January 2026
         text = F.when(text.isNull() & is_sent & has_trait(Trait.FROM_TIDB), F.lit("null")).otherwise(text)
     value = typed_cell(text, kind.type, time_zone, kind.encodings)
-    damaged = None
-    if _may_have(kind.encodings, Trait.READS_TEXT_AS_UTF8):
-        damaged = damaged_text(text, kind.type, kind.charset)
-    if damaged is not None:
-        damaged = damaged & has_trait(Trait.READS_TEXT_AS_UTF8) & ~deleted
+    damaged = _damaged(kind, text)
     return TypedCell(
         value,
         _bad(kind, name, text, value),
         is_zero_date(text, kind.type) & ~deleted,
         ambiguous_time(text if kind.in_key else F.when(~deleted, text), kind.type, time_zone),
-        damaged,
+        None if damaged is None else damaged & ~deleted,
     )
+
+
+def _damaged(kind: CellKind, text: Column) -> Column | None:
+    lost, damaged = None, None
+    if kind.type.base in TEXT_TYPES and _may_have(kind.encodings, Trait.MARKS_LOST_BYTES):
+        lost = text.contains(LOST_BYTE)
+    if _may_have(kind.encodings, Trait.READS_TEXT_AS_UTF8):
+        damaged = damaged_text(text, kind.type, kind.charset)
+    if damaged is None:
+        return lost
+    damaged = damaged & has_trait(Trait.READS_TEXT_AS_UTF8)
+    return damaged if lost is None else damaged | lost
 
 
 def _may_have(encodings: CellEncodings, trait: Trait) -> bool:

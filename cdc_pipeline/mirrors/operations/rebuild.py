@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import glob
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -122,6 +122,8 @@ class Rebuilder:
     claim_store: str | None = None
     """Where large messages are read that the lake does not keep yet."""
     clock_skew_ms: int = MAX_CLOCK_SKEW_MS
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Topic → `database.table` of the topics of Flink (`dialects.topic_tables`)."""
 
     @property
     def _lake(self) -> Lake:
@@ -263,6 +265,7 @@ class Rebuilder:
             self._lake,
             decoded=decoded,
             clock_skew_ms=self.clock_skew_ms,
+            tables=self.tables,
         )
 
     @contextmanager

@@ -17,6 +17,7 @@ from cdc_pipeline.contracts.canal_json import CLAIM_RULE
 from cdc_pipeline.dialects.contents import RELEASES, read_releases, with_decompressed, with_replacements
 from cdc_pipeline.dialects.decode import decode_with_reasons
 from cdc_pipeline.dialects.senders import unnumbered_topics, with_senders
+from cdc_pipeline.dialects.topic_tables import with_tables
 from cdc_pipeline.dialects.unified import DEAD, DEAD_LETTER_COLUMNS
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import Commit
@@ -162,7 +163,7 @@ class Releaser:
         records = raw.where(F.col("batch_id").isin(batches))
         records = records.join(F.broadcast(chosen), ["batch_id", *POSITION], "left_semi")
         records = with_replacements(records, _with_earlier(chosen, kept))
-        records = with_senders(records, unnumbered_topics(self._lake))
+        records = with_tables(with_senders(records, unnumbered_topics(self._lake)), self.rebuilder.tables)
         # the checkpoint keeps Spark from pushing the filter through the decoding, which takes its planner minutes
         decoded = decode_with_reasons(with_decompressed(records), self.rebuilder.dialect).localCheckpoint()
         return decoded.where((F.col("kind") == DEAD) & (F.col("rule") != CLAIM_RULE))

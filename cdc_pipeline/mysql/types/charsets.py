@@ -1,5 +1,5 @@
-"""Character sets and collations of columns, from the column definition and the table's default; and text that Canal has
-damaged, because it decodes the bytes of every character set as UTF-8 (canal-facts 28, 31)."""
+"""Character sets and collations of columns, from the column definition and the table's default; and text that an encoder has
+damaged: Canal decodes the bytes of every character set as UTF-8 (canal-facts 28, 31)."""
 
 from __future__ import annotations
 
@@ -53,6 +53,9 @@ _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "binary"})
 _NOT_ASCII = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
 _BYTES_AS_TEXT = frozenset({"uuid", "inet4", "inet6"})
 _REPLACEMENT = "\ufffd"
+LOST_BYTE = "\ufffd\uffff"
+"""Stands for a byte of text that an encoder has lost, where its message distinguishes that from a true U+FFFD. Kept in the
+mirror, so that a key with a lost byte differs from the key with the true character."""
 
 
 def is_decoded_correctly(charset: str | None) -> bool:

@@ -35,11 +35,12 @@ def ingest(
     columns: ColumnRules | None = None,
     clock_skew_ms: int = MAX_CLOCK_SKEW_MS,
     report: Callable[[str], None] = lambda line: None,
+    tables: Mapping[str, str] | None = None,
 ) -> CutReport:
     source = CaptureFiles(str(captures)) if isinstance(captures, Path) else captures
     source.ingest(Lake(spark, paths), RunContext(run_id, lambda line: None))
     store_format(Lake(spark, paths))
-    decode_batches(Lake(spark, paths), claim_store=claim_store, clock_skew_ms=clock_skew_ms)
+    decode_batches(Lake(spark, paths), claim_store=claim_store, clock_skew_ms=clock_skew_ms, tables=tables)
     maker = CutMaker(
         Lake(spark, paths),
         run_id,

@@ -70,6 +70,15 @@ def wide(kind: str, table: str, step: int, data: dict[str, str | None]) -> tuple
     return row(kind, table, step, data, types={**TYPES, **dict.fromkeys(data.keys() - TYPES.keys(), "int")}), 1
 
 
+def softly(
+    kind: str, step: int, value: str, deleted: str | None, *, old: dict[str, str | None] | None = None
+) -> tuple[str, int]:
+    """A change of row 1 of a table with TiDB's soft delete, whose hidden column is in its rows."""
+    types = {**TYPES, "_tidb_softdelete_time": "timestamp(6)"}
+    data = {"id": "1", "v": value, "_tidb_softdelete_time": deleted}
+    return row(kind, "softly", step, data, old=old, types=types, key=["id"]), 1
+
+
 _NULL_TEXT = {"id": "int", "v": "varchar(20)", "w": "varchar(20)"}
 ID_V = ("id", "v")
 
@@ -264,6 +273,52 @@ STORIES: dict[str, Story] = {
             "nulltext": Table(("id", "v", "w"), [("1", "null", None), ("2", "null", None)]),
             "nullbag": Table(("id", "v", "w"), [("1", "null", None)]),
         },
+    ),
+    # TiCDC sends a soft delete as DELETE, and the way back as UPDATE (pingcap/ticdc, active_active.go)
+    "a_row_of_a_soft_delete_table_comes_back_by_an_update": Story(
+        [
+            create("undeleted", 1),
+            put("undeleted", 2, "1", "a"),
+            put("undeleted", 2, "2", "b"),
+            delete("undeleted", 3, "1", "a"),
+            update("undeleted", 4, ("1", "a"), ("1", "back"), 2),
+            create("softly", 1, KEYED + " /*T![softdelete] SOFTDELETE=RETENTION 7 DAY */"),
+            softly("INSERT", 2, "a", None),
+            softly("DELETE", 3, "a", None),
+            softly("UPDATE", 4, "back", None, old={"_tidb_softdelete_time": "2026-11-21 08:11:33.000000"}),
+        ],
+        {
+            "undeleted": Table(ID_V, [("1", "back"), ("2", "b")]),
+            "softly": Table(ID_V, [("1", "back")], gaps=True),
+        },
+    ),
+    # TiCDC's table routing: the rule changes while the changefeed runs
+    "a_table_whose_route_changes_goes_on_under_another_name": Story(
+        [
+            create("routed", 1),
+            put("routed", 2, "1", "a"),
+            put("routed", 2, "2", "b"),
+            update("archived", 3, ("1", "a"), ("1", "c")),
+            change("ALTER TABLE archived ADD COLUMN n INT", 4),
+            wide("INSERT", "archived", 5, {"id": "3", "v": "d", "n": "7"}),
+        ],
+        {
+            "routed": Table(ID_V, [("1", "a"), ("2", "b")]),
+            "archived": Table(("id", "v", "n"), [("1", "c", None), ("3", "d", "7")], gaps=True),
+        },
+    ),
+    # TiCDC's ignore-update-only-columns: n
+    "an_update_that_was_not_sent_shows_in_the_next_one": Story(
+        [
+            create("ignoring", 1, "CREATE TABLE `{}` (`id` INT PRIMARY KEY,`v` VARCHAR(20),`n` INT)"),
+            wide("INSERT", "ignoring", 2, {"id": "1", "v": "a", "n": "1"}),
+            wide("INSERT", "ignoring", 2, {"id": "2", "v": "a", "n": "1"}),
+            (
+                row("UPDATE", "ignoring", 4, {"id": "1", "v": "b", "n": "5"}, old={"v": "a"}, types=TYPES, key=["id"]),
+                1,
+            ),
+        ],
+        {"ignoring": Table(("id", "v", "n"), [("1", "b", "5"), ("2", "a", "1")])},
     ),
     "names_that_need_quotes": Story(
         [
