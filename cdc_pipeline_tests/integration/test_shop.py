@@ -197,7 +197,7 @@ def test_the_run_reports_its_results(shop: Shop) -> None:
                 "consistent_cuts ddl_applied",
             ),
             *("consistent_cuts no_breach", "consistent_cuts keys_hold", "consistent_cuts schema_matches_ddl"),
-            "consistent_cuts only_own_commits",
+            *("consistent_cuts only_own_commits", "consistent_cuts before_images"),
         ],
         True,
     )
