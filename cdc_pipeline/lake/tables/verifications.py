@@ -47,10 +47,8 @@ class Verified:
 
 def append_verified(lake: Lake, cut_id: int, run_id: str, tables: Iterable[Verified]) -> None:
     """Appends what the changes up to the cut have proved. A second time it changes nothing."""
-    rows = [
-        {"cut_id": cut_id, "run_id": run_id},
-        *({"cut_id": cut_id, "run_id": run_id, **vars(one)} for one in tables),
-    ]
+    own = {"cut_id": cut_id, "run_id": run_id, "at": datetime.now(timezone.utc)}
+    rows = [own, *({**own, **vars(one)} for one in tables)]
     commit = Commit(lake.paths.app_id(VERIFICATIONS), cut_id, {"run_id": run_id, "cut": cut_id})
     append_rows(lake, VERIFICATIONS, pa.Table.from_pylist(rows, _SCHEMA), commit)
 

@@ -121,6 +121,11 @@ def test_runs_verify_each_hour(stream: Stream) -> None:
     assert verified_totals(stream.lake) == {}
     verifier.verify_if_due("run", timedelta())
     assert [one.proved for one in verified_totals(stream.lake).values()] == [1]
+    stream.write_slice(20, put("a", 12, "2", "two"))
+    stream.run()
+    for pause, proved in ((timedelta(hours=1), 1), (timedelta(), 2)):
+        verifier.verify_if_due("run", pause)
+        assert [one.proved for one in verified_totals(stream.lake).values()] == [proved]
 
 
 # ---- planted faults
