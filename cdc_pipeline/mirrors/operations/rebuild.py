@@ -225,14 +225,12 @@ class Rebuilder:
 
     def _keep_contradictions(self, scratch: Lake, start: PublishedCut) -> None:
         """Gives rebuilt mirrors their gap `contradicted` again, unless all their changes find their rows now."""
-        known, settings = (
-            Verifier(self._lake, self.maker.settings, self.maker.report).contradicted(),
-            self.maker.settings,
-        )
+        verifier = Verifier(self._lake, self.maker.settings, self.maker.report)
+        known = verifier.contradicted()
         if not known:
             return
         rebuilt = published_cut(scratch)
-        for one in Verifier(scratch, settings, self.maker.report).check(start, rebuilt, known).tables:
+        for one in replace(verifier, lake=scratch).check(start, rebuilt, known).tables:
             name = TableName(one.database, one.table)
             path = rebuilt.mirror_folder(name, scratch.paths)
             table = table_state(scratch.spark, path)

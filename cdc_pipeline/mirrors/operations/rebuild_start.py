@@ -53,7 +53,7 @@ class RebuildStart:
         append_once(row, scratch.paths.table(CUTS), Commit(scratch.paths.app_id(CUTS), self.cut.cut_id, {}))
 
     def earlier_changes(self, lake: Lake) -> int:
-        """How many row changes the cut and those before it have taken in."""
+        """How many row changes the cut and those before it have applied."""
         decoded = read_sums(lake, "batches", ("batch_id", "<=", self.cut.last_batch), columns=["row_changes"])
         return decoded["row_changes"] - self.cut.pending
 
