@@ -1,26 +1,35 @@
 """Both ends of the version ranges in pyproject.toml: an environment of their own each, and tests of every stage in it.
 
-requirements.lock has the newest of each package, except that it has the older minor version of Spark.
+requirements.lock has the newest of each package, except that it has the middle one of three minor versions of Spark.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
+from pyspark.sql import SparkSession
 
+from cdc_pipeline.lake.lake import Lake
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.support.lakes.runs import mirror_differences, read_json, run_ingest
 from cdc_pipeline_tests.support.toml import read_toml
 
 _ROOT = Path(__file__).parents[1]
 _ENDS = {
     "oldest": ["--resolution", "lowest-direct"],
-    "Spark 4.1": [],
+    "Spark 4.2": [],
 }
-_CONSTRAINTS = {"oldest": "", "Spark 4.1": "pyspark>=4.1,<4.2\n"}
+_CONSTRAINTS = {"oldest": "", "Spark 4.2": "pyspark>=4.2,<4.3\n"}
 _TOOLS = [
     "cryptography>=42",
     "pytest<9.2",
@@ -46,35 +55,59 @@ _TESTS = [
 @pytest.mark.jvm
 @pytest.mark.parametrize("end", _ENDS)
 def test_an_end_of_the_ranges(end: str, tmp_path: Path) -> None:
-    environment = tmp_path / "venv"
-    _run([sys.executable, "-m", "venv", str(tmp_path / "tools")])
-    _run([str(tmp_path / "tools/bin/pip"), "install", "--quiet", "uv"])
-    uv = str(tmp_path / "tools/bin/uv")
-    (tmp_path / "constraints").write_text(_CONSTRAINTS[end])
-    wanted = tmp_path / "requirements.txt"
+    python = _environment(end, tmp_path)
+    # warnings are errors with the versions of the lock only: other ones may deprecate what these do not
+    paths = [str(_ROOT / "cdc_pipeline_tests" / name) for name in _TESTS]
+    _run([python, "-m", "pytest", "-q", "-x", "-W", "default", "-m", "not long", *paths], timeout=2400)
+
+
+@pytest.mark.long
+@pytest.mark.jvm
+def test_a_lake_of_the_oldest_versions_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    shop, captures, lake = _ROOT / "data" / "captures" / "shop", tmp_path / "captures", tmp_path / "lake"
+    captures.mkdir()
+    shutil.copy(shop / "part-0001.jsonl.gz", captures)
+    command = Path(_environment("oldest", tmp_path)).with_name("cdc-pipeline")
+    _run([str(command), "run", "shop"], variables={"CDC_CAPTURES": str(captures), "CDC_LAKE": str(lake)})
+    shutil.copy(shop / "part-0002.jsonl.gz", captures)
+    assert run_ingest(captures, lake).success
+    paths = LakePaths(str(lake), "shop")
+    for table, truth in read_json(shop / "expected.json")["tables"].items():
+        name = TableName(*table.split(".", 1))
+        assert mirror_differences(spark, paths, name, truth["columns"], truth["rows"]) == [], name
+    report = Rebuilder(CutMaker(Lake(spark, paths), "rebuild", "UTC", 2, lambda line: None)).rebuild()
+    assert [str(found.table) for found in report.tables if not found.equal] == []
+
+
+def _environment(end: str, folder: Path) -> str:
+    """The Python of a new environment."""
+    environment = folder / "venv"
+    _run([sys.executable, "-m", "venv", str(folder / "tools")])
+    _run([str(folder / "tools/bin/pip"), "install", "--quiet", "uv"])
+    uv = str(folder / "tools/bin/uv")
+    (folder / "constraints").write_text(_CONSTRAINTS[end])
+    wanted = folder / "requirements.txt"
     extras = ["--extra", "kafka", "--extra", "notify", "--extra", "ui"]
     _run(
         [
             *(uv, "pip", "compile", "--quiet", str(_ROOT / "pyproject.toml"), *extras, *_ENDS[end]),
-            *("--constraint", str(tmp_path / "constraints"), "--python", sys.executable, "-o", str(wanted)),
+            *("--constraint", str(folder / "constraints"), "--python", sys.executable, "-o", str(wanted)),
         ]
     )
     _run([uv, "venv", "--quiet", "--python", sys.executable, str(environment)])
     python = str(environment / "bin" / "python")
     _run([uv, "pip", "install", "--quiet", "--python", python, "-r", str(wanted), *_TOOLS])
     _run([uv, "pip", "install", "--quiet", "--python", python, "--no-deps", "--editable", str(_ROOT)])
-    # warnings are errors with the versions of the lock only: other ones may deprecate what these do not
-    paths = [str(_ROOT / "cdc_pipeline_tests" / name) for name in _TESTS]
-    _run([python, "-m", "pytest", "-q", "-x", "-W", "default", "-m", "not long", *paths], timeout=2400)
+    return python
 
 
-def _run(command: Sequence[str], timeout: float = 900) -> None:
+def _run(command: Sequence[str], timeout: float = 900, variables: Mapping[str, str] = MappingProxyType({})) -> None:
     """Runs a command that has to succeed."""
     hidden = {"PYTHONPATH", "VIRTUAL_ENV"}
     done = subprocess.run(
         command,
         cwd=_ROOT,
-        env={name: value for name, value in os.environ.items() if name not in hidden},
+        env={name: value for name, value in os.environ.items() if name not in hidden} | dict(variables),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",

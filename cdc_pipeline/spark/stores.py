@@ -64,7 +64,7 @@ def s3_settings(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
         # no requests that look whether a file to be written is a folder, and no objects for folders
         "spark.hadoop.fs.s3a.performance.flags": "create,delete,mkdir",
     }
-    if version("pyspark").startswith("4.0."):  # 4.1 has the class that it extends in another package
+    if not version("pyspark").startswith("4.0."):  # which has the class that it extends in another package
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _FILE_MANAGER
     if endpoint:
         settings["spark.hadoop.fs.s3a.endpoint"] = endpoint

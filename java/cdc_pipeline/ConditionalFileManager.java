@@ -5,9 +5,9 @@ import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
-import org.apache.spark.sql.execution.streaming.CheckpointFileManager.CancellableFSDataOutputStream;
-import org.apache.spark.sql.execution.streaming.FileContextBasedCheckpointFileManager;
-import org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager;
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream;
+import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager;
+import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
 
 /**
  * Writes Delta's checksum files, which appear as a whole or not at all: on S3 by one PUT that fails if the object exists
