@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.tables.verifications import verified_totals
+from cdc_pipeline.lake.tables.verifications import read_verifications, verified_totals
 from cdc_pipeline.mirrors.operations.verification import Verifier
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline_tests.histories.combined import combined
@@ -37,7 +37,7 @@ def _ingested(spark: SparkSession, folder: Path, setup: str, seed: int, count: i
 
 
 def _report(ingested: VerifiedHistories, counted: Callable[[str, int], None]) -> int:
-    totals = verified_totals(Lake(ingested.spark, ingested.paths)).values()
+    totals = verified_totals(read_verifications(Lake(ingested.spark, ingested.paths))).values()
     counted("row changes", sum(one.changes for one in totals))
     counted("row changes that proved their row", proved := sum(one.proved for one in totals))
     return proved

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -53,22 +54,29 @@ def append_verified(lake: Lake, cut_id: int, run_id: str, tables: Iterable[Verif
     append_rows(lake, VERIFICATIONS, pa.Table.from_pylist(rows, _SCHEMA), commit)
 
 
-def last_verified_cut(lake: Lake) -> int:
+Rows: TypeAlias = "Sequence[Mapping[str, Any]]"
+
+
+def read_verifications(lake: Lake) -> Rows:
+    """The rows of the table, for the functions below. Each call takes requests to the store."""
+    return read_rows(lake, VERIFICATIONS)
+
+
+def last_verified_cut(rows: Rows) -> int:
     """The newest cut up to which changes were verified; 0 if there is none."""
-    return max((row["cut_id"] for row in read_rows(lake, VERIFICATIONS, columns=["cut_id"])), default=0)
+    return max((row["cut_id"] for row in rows), default=0)
 
 
-def last_verification(lake: Lake) -> datetime | None:
+def last_verification(rows: Rows) -> datetime | None:
     """When `append_verified` was last called."""
-    rows = read_rows(lake, VERIFICATIONS, columns=["at"])
     # Spark's times are local
     return max((row["at"].astimezone(timezone.utc) for row in rows), default=None)
 
 
-def verified_totals(lake: Lake) -> dict[str, Verified]:
+def verified_totals(rows: Rows) -> dict[str, Verified]:
     """Mirror id → the sums, with the newest reason."""
     found: dict[str, Verified] = {}
-    for row in sorted(read_rows(lake, VERIFICATIONS), key=lambda row: row["cut_id"]):
+    for row in sorted(rows, key=lambda row: row["cut_id"]):
         if row["mirror_id"] is None:
             continue
         before = found.get(row["mirror_id"], Verified(row["mirror_id"], row["database"], row["table"], 0))
