@@ -19,7 +19,7 @@ from cdc_pipeline.mirrors.operations import verification
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.operations.verification import Verifier
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, update
+from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, softly, update
 from cdc_pipeline_tests.support.lakes.stream import Stream
 
 
@@ -100,6 +100,19 @@ def test_a_change_that_never_arrived(stream: Stream, fault: str, in_one_cut: boo
     stream.run()
     assert _verify(stream) == {"a": (1, 1, 0)}
     assert _gaps(stream) == {}
+
+
+def test_a_soft_deleted_row_comes_back(stream: Stream) -> None:
+    """By an UPDATE of a row that the mirror lacks. If it has the row, its DELETE never arrived."""
+    back = {"_tidb_softdelete_time": "2026-11-21 08:11:33.000000"}
+    deleted = [softly("INSERT", 2, "a", None), softly("DELETE", 3, "a", None)]
+    stream.write_slice(10, *deleted, softly("UPDATE", 4, "back", None, old=back))
+    stream.run()
+    assert _verify(stream) == {"softly": (3, 1, 0)}
+    stream.write_slice(20, softly("UPDATE", 14, "back", None, old=back))
+    stream.run()
+    assert _verify(stream) == {"softly": (1, 0, 1)}
+    assert "columns _tidb_softdelete_time" in _gaps(stream)["softly"]
 
 
 def test_a_rebuild(stream: Stream) -> None:
