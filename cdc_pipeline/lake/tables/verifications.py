@@ -46,15 +46,17 @@ class Verified:
     reason: str | None = None
 
 
-def append_verified(lake: Lake, cut_id: int, run_id: str, tables: Iterable[Verified]) -> None:
-    """Appends what the changes up to the cut have proved. A second time it changes nothing."""
-    own = {"cut_id": cut_id, "run_id": run_id, "at": datetime.now(timezone.utc)}
-    rows = [own, *({**own, **vars(one)} for one in tables)]
-    commit = Commit(lake.paths.app_id(VERIFICATIONS), cut_id, {"run_id": run_id, "cut": cut_id})
-    append_rows(lake, VERIFICATIONS, pa.Table.from_pylist(rows, _SCHEMA), commit)
-
-
 Rows: TypeAlias = "Sequence[Mapping[str, Any]]"
+
+
+def append_verified(lake: Lake, cut_id: int, run_id: str, tables: Iterable[Verified]) -> Rows:
+    """Appends what the changes up to the cut have proved, and returns these rows. A second time it changes nothing."""
+    own = {"cut_id": cut_id, "run_id": run_id, "at": datetime.now(timezone.utc)}
+    rows = pa.Table.from_pylist([own, *({**own, **vars(one)} for one in tables)], _SCHEMA)
+    commit = Commit(lake.paths.app_id(VERIFICATIONS), cut_id, {"run_id": run_id, "cut": cut_id})
+    append_rows(lake, VERIFICATIONS, rows, commit)
+    found: Rows = rows.to_pylist()
+    return found
 
 
 def read_verifications(lake: Lake) -> Rows:

@@ -87,8 +87,7 @@ class Verifier:
             commit = Commit(self.lake.paths.app_id(VERIFICATIONS), published.cut_id, {"run_id": run_id})
             self._add_gap(published.mirror_folder(name, self.lake.paths), gap, commit)
             self.report(f"{name}: {gap}")
-        append_verified(self.lake, published.cut_id, run_id, found.tables)
-        del self.verified
+        self.verified = [*self.verified, *append_verified(self.lake, published.cut_id, run_id, found.tables)]
         return found.tables
 
     def verify_if_due(self, run_id: str, pause: timedelta) -> None:
