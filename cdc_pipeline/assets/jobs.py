@@ -355,7 +355,7 @@ def verify_job(pipeline: Pipeline) -> dg.JobDefinition:
             settings = cut_maker(lake, pipeline, context.run.run_id, context.log.info).settings
             verifier = Verifier(lake, settings, context.log.info)
             found = verifier.verify(context.run.run_id)
-            result = before_images_result(lake, verifier.contradicted(), table_key(pipeline.name, CUTS))
+            result = before_images_result(verifier.verified, verifier.contradicted(), table_key(pipeline.name, CUTS))
             AssetEvents(context.instance, {}, ()).report(context, result)
         rows = ((f"{one.database}.{one.table}", one.changes, one.proved, one.contradicted) for one in found)
         columns = ["table", "changes", "proved", "contradicted"]

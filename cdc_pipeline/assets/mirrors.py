@@ -180,7 +180,7 @@ def cut_results(
     verifier = Verifier(lake, maker.settings, run.report)
     if pipeline.verify_minutes and report.published:
         verifier.verify_if_due(run.run_id, timedelta(minutes=pipeline.verify_minutes))
-    checks += [cut_checks.before_images_result(lake, verifier.contradicted(), cuts)]
+    checks += [cut_checks.before_images_result(verifier.verified, verifier.contradicted(), cuts)]
     return [*results, cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *checks, *fresh]
 
 

@@ -16,7 +16,7 @@ from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
-from cdc_pipeline.lake.tables.verifications import last_verified_cut, verified_totals
+from cdc_pipeline.lake.tables.verifications import Rows, last_verified_cut, verified_totals
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mysql.ddl.statements import without_literals
 from cdc_pipeline.mysql.model.table import TableName
@@ -138,13 +138,15 @@ def own_commits_result(lake: Lake, tables: Iterable[str], key: dg.AssetKey) -> d
 BEFORE_IMAGES = "before_images"
 
 
-def before_images_result(lake: Lake, contradicted: Mapping[TableName, Gap], key: dg.AssetKey) -> dg.AssetCheckResult:
+def before_images_result(
+    verified: Rows, contradicted: Mapping[TableName, Gap], key: dg.AssetKey
+) -> dg.AssetCheckResult:
     """Fails if row changes say of their rows what the mirrors did not have. `contradicted`: these mirrors."""
-    cut = last_verified_cut(lake)
+    cut = last_verified_cut(verified)
     tables = {
         f"{one.database}.{one.table}": f"{one.proved} of {one.changes} change(s) proved their row"
         + ("" if one.reason is None else f"; not the newest ones: {one.reason}")
-        for one in verified_totals(lake).values()
+        for one in verified_totals(verified).values()
     }
     return check_result(
         BEFORE_IMAGES,
