@@ -27,7 +27,7 @@ from cdc_pipeline.cli.declared import (
     project_pipeline,
     readable_lake,
 )
-from cdc_pipeline.cli.history import history_lines, message_value, table_history
+from cdc_pipeline.cli.history import history_lines, message_lines, message_value, table_history
 from cdc_pipeline.cli.output import json_default, printable, say
 from cdc_pipeline.cli.pages import page_titles, read_page
 from cdc_pipeline.cli.runs import FinishedRun, ingest, require_success, run_job
@@ -235,7 +235,7 @@ def history(
     for row, line in zip(shown, history_lines(shown), strict=True):
         say(line)
         if messages:
-            say(f"    message {message_value(lake, row).decode(errors='replace')}")
+            say("\n".join(message_lines(lake, row)))
     if not rows:
         raise DeclarationError(
             f"the change log of {lake.paths.pipeline} has nothing of {table} {' '.join(key)}".rstrip()

@@ -172,9 +172,7 @@ def test_the_audit_page_as_written(shop: Shop, spark: SparkSession, tmp_path: Pa
     shutil.copytree(home, copied)
     at = {"topic": row["_topic"], "partition": row["_partition"], "offset": row["_offset"]}
     moments = (datetime(2026, 11, day, tzinfo=timezone.utc) for day in (1, 1, 2))
-    replacements = zip(
-        moments, (b"repaired", b"repaired", None), ("first", "first", "again"), strict=True
-    )
+    replacements = zip(moments, (b"repaired", b"repaired", None), ("first", "first", "again"), strict=True)
     releases = [{**at, "released_at": moment, "replacement": by, "note": note} for moment, by, note in replacements]
     write_deltalake(copied / "dead_letter_releases", pa.Table.from_pylist(releases))
     (released,), *_ = _audit(engine, copied, {"spark": spark})
