@@ -18,10 +18,10 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.follower import NEW_CODE
-from cdc_pipeline.cli.declared import load_error, project_pipeline
+from cdc_pipeline.cli.declared import DeclaredPipeline, load_error, project_pipeline
 from cdc_pipeline.cli.main import cli, main
 from cdc_pipeline.cli.output import printable
-from cdc_pipeline.cli.runs import FinishedRun, progress_lines
+from cdc_pipeline.cli.runs import FinishedRun, as_commands, progress_lines
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError, TransientError
 from cdc_pipeline.lake.paths import LakePaths
@@ -79,6 +79,7 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> _Fi
     output = _invoke("run", *made.source, "orders")
     assert "batch 1: 6 new records from 1 files" in output
     assert "warning: check no_dead_letters" in output
+    assert "`cdc-pipeline release`" in output
     assert f"pipeline orders: cut 1, resolved TSO {watermark_tso(9)}" in output
     assert "db.t       1        2" in output
     return made
@@ -284,6 +285,57 @@ def test_following_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPat
     with pytest.raises(click.Abort):
         _invoke("follow", "--captures", "x", "--lake", "l")
     assert jobs == ["follow"] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "job", "config"),
+    [
+        (
+            ["approve", "--tables", "a.b", "--tables", "c.*"],
+            "approve_ddl",
+            {"approve_statements": {"tables": ["a.b", "c.*"]}},
+        ),
+        (
+            ["release", "--positions", "t/0@7", "--rules", "*", "--replacements", "file", "--note", "ticket 7"],
+            "release_dead_letters",
+            {
+                "release_letters": {
+                    "positions": ["t/0@7"],
+                    "rules": ["*"],
+                    "tables": [],
+                    "replacement_file": "file",
+                    "note": "ticket 7",
+                }
+            },
+        ),
+    ],
+    ids=["approve", "release"],
+)
+def test_jobs_of_an_operator(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], job: str, config: dict[str, Any]
+) -> None:
+    """Without a Dagster project. The configuration is that of the job."""
+    started: list[tuple[str, dict[str, Any]]] = []
+
+    def execute(declared: DeclaredPipeline, name: str, given: dict[str, Any]) -> object:
+        validated = dg.validate_run_config(
+            declared.definitions.resolve_job_def(f"p_{name}"),
+            {"ops": {f"p_{op}": {"config": fields} for op, fields in given.items()}},
+        )
+        assert validated
+        started.append((name, given))
+        counts = {name: dg.MetadataValue.int(2) for name in ("released", "not_released")}
+        return SimpleNamespace(was_interrupted=False, result=SimpleNamespace(success=True), warnings=[], outputs=counts)
+
+    monkeypatch.setattr("cdc_pipeline.cli.main.run_job", execute)
+    output = _invoke(*arguments, "--captures", "x", "--lake", "l", "p")
+    assert started == [(job, config)]
+    assert output == ("• released: 2, not released: 2\n" if job == "release_dead_letters" else "")
+
+
+def test_advice_names_commands_in_place_of_jobs() -> None:
+    advice = "Run captures_release_dead_letters, or my_own_approve_ddl. orders_verify stays"
+    assert as_commands(advice) == "Run `cdc-pipeline release`, or `cdc-pipeline approve`. orders_verify stays"
 
 
 def test_following_starts_again_for_new_code(monkeypatch: pytest.MonkeyPatch) -> None:
