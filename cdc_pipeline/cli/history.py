@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from cdc_pipeline.dialects.contents import RELEASES
@@ -10,6 +11,7 @@ from cdc_pipeline.lake.control_tables import iterate_rows, read_rows
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
+from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.merge.baseline_rows import FILE, ROW
 from cdc_pipeline.mirrors.model.ddl_events import BASELINE_TOPIC, DEFINITION
 from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT, event_changes
@@ -88,6 +90,13 @@ def _exported_rows(
         place = {"partition": row.pop(FILE), "offset": row.pop(ROW)}
         shown = {column: event[column] for column in _POSITION}
         yield {**shown, **place, "op": "EXPORTED", "key_names": names, "before": None, "after": row}
+
+
+def similar_tables(lake: Lake, table: str) -> list[str]:
+    """Names of `ddl_history` and of mirrors that are like `table`, the most similar first."""
+    events = read_rows(lake, "ddl_history", columns=["database", "table"])
+    known = {f"{row['database']}.{row['table']}" for row in (*events, *published_cut(lake).mirrors) if row["table"]}
+    return get_close_matches(table, sorted(known), n=5)
 
 
 def message_value(lake: Lake, row: Row) -> bytes:

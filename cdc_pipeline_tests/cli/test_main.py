@@ -118,8 +118,8 @@ def test_history_of_a_row_with_its_messages(filled: _Filled) -> None:
     last = _invoke("history", "db.t", *filled.lake, "--where", "v=b", "--last", "1", "--messages")
     assert "after  {'id': '1', 'v': 'b'}" in last
     assert 'message {"id"' in last
-    with pytest.raises(DeclarationError, match=r"nothing of db\.unknown 1"):
-        _invoke("history", "db.unknown", "1", *filled.lake)
+    with pytest.raises(DeclarationError, match=r"nothing of db\.tt 1\. Similar tables: db\.t$"):
+        _invoke("history", "db.tt", "1", *filled.lake)
 
 
 def test_dead_letters(filled: _Filled) -> None:
@@ -179,6 +179,11 @@ def test_doctor_names_a_remedy_for_each_failure(tmp_path: Path, monkeypatch: pyt
         (["run", "--project", "{root}", "unknown"], "has no pipeline 'unknown'; its pipelines: shop"),
         (["run", "--project", "{empty}"], "is not in a Dagster project. Name a project with --project"),
         (["status", "--lake", "{empty}"], "has 0 pipelines"),
+        (["status", "--lake", "nolake"], "there is no folder {here}/nolake, which --lake names"),
+        (
+            ["status", "--lake", "nolake", "--name", "p"],
+            "there is no pipeline 'p' in the lake {here}/nolake: run it first",
+        ),
         (["status", "--lake", "s3://bucket/lake"], "is no local folder: use --name"),
         (["status", "--lake", "{empty}", "--name", "p"], "there is no pipeline 'p' in the lake"),
     ],
@@ -190,11 +195,14 @@ def test_doctor_names_a_remedy_for_each_failure(tmp_path: Path, monkeypatch: pyt
     # Dagster parses YAML with a deprecated call of pydantic
     "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20",
 )
-def test_what_is_wrong_with_a_command(arguments: list[str], expected: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_command(
+    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     places = {"{root}": str(_ROOT), "{empty}": str(tmp_path)}
     with pytest.raises(CdcError) as raised:
         _invoke(*(places.get(argument, argument) for argument in arguments))
-    assert expected in str(raised.value)
+    assert expected.replace("{here}", str(tmp_path)) in str(raised.value)
 
 
 _DEFS = """\
@@ -210,6 +218,7 @@ attributes: {name: %s, lake: "{{ env.CDC_DOTENV_LAKE }}", source: {type: capture
 )
 def test_a_project_with_its_env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`dg` loads it, too. With a second pipeline, the error lists both."""
+    monkeypatch.chdir(tmp_path)  # restored after the test
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("CDC_DOTENV_LAKE", "before")  # restored after the test
     (tmp_path / "pyproject.toml").write_text('[tool.dg.project]\nroot_module = "dotenv_project"\n', encoding="utf-8")
@@ -219,7 +228,10 @@ def test_a_project_with_its_env_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for package in (first.parents[1], first.parent):
         (package / "__init__.py").touch()
     (first / "defs.yaml").write_text(_DEFS % "first", encoding="utf-8")
-    assert project_pipeline(first, None).pipeline.lake == "/from/the/file"
+    monkeypatch.chdir(first)
+    assert project_pipeline(Path(), None).pipeline.lake == "/from/the/file"
+    # a relative lake or source of the file is below the project's folder
+    assert Path.cwd() == tmp_path
     second = first.with_name("second")
     second.mkdir()
     (second / "defs.yaml").write_text(_DEFS % "second", encoding="utf-8")
@@ -296,14 +308,14 @@ def test_following_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPat
             {"approve_statements": {"tables": ["a.b", "c.*"]}},
         ),
         (
-            ["release", "--positions", "t/0@7", "--rules", "*", "--replacements", "file", "--note", "ticket 7"],
+            ["release", "--positions", "t/0@7", "--rules", "*", "--replacements", "/file", "--note", "ticket 7"],
             "release_dead_letters",
             {
                 "release_letters": {
                     "positions": ["t/0@7"],
                     "rules": ["*"],
                     "tables": [],
-                    "replacement_file": "file",
+                    "replacement_file": "/file",
                     "note": "ticket 7",
                 }
             },
@@ -338,7 +350,7 @@ def test_advice_names_commands_in_place_of_jobs() -> None:
     assert as_commands(advice) == "Run `cdc-pipeline release`, or `cdc-pipeline approve`. orders_verify stays"
 
 
-def test_following_starts_again_for_new_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_following_starts_again_for_new_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The process has the old modules and the old declaration."""
 
     @dg.op(out=dg.Out(dg.Nothing))
@@ -359,6 +371,7 @@ def test_following_starts_again_for_new_code(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("cdc_pipeline.cli.main.run_job", lambda *_: finished)
     monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "cdc-pipeline", "follow"])
     monkeypatch.setattr(os, "execv", execute)
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(click.Abort):
         _invoke("follow", "--captures", "x", "--lake", "l")
     assert started == [(sys.executable, [sys.executable, "-X", "dev", "cdc-pipeline", "follow"])]
