@@ -83,5 +83,15 @@ def test_rejected_and_released_changes(lake: Lake, key: tuple[str, ...]) -> None
     assert message_lines(lake, rows[3]) == ["    message as sent"]
 
 
+def test_the_outcome_of_a_statement_is_not_said_twice() -> None:
+    outcome = {"status": "not applied yet", "effect": "not applied yet: TRUNCATE PARTITION p0: why", "cut_id": 43}
+    statement = {**_position(7), **dict.fromkeys(("dialect", "released", "rejected", "message_id")), **outcome}
+    (line,) = history_lines([{**statement, "sql": "ALTER TABLE t\n TRUNCATE PARTITION p0"}])
+    assert line.splitlines() == [
+        "batch 1 t/0@7  DDL ALTER TABLE t TRUNCATE PARTITION p0",
+        "    not applied yet in cut 43: TRUNCATE PARTITION p0: why",
+    ]
+
+
 def test_a_rejected_message_that_does_not_contain_the_key(lake: Lake) -> None:
     assert table_history(lake, "crm", "visits", {}, ("8",)) == []
