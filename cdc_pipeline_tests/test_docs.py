@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import runpy
@@ -159,6 +160,14 @@ def test_the_job_that_deletes_old_runs() -> None:
         cleaning = names["delete_old_runs"].execute_in_process(instance=instance)
         assert {run.run_id for run in instance.get_runs()} == {other.run_id, running.run_id, cleaning.run_id}
         assert instance.all_logs(ended.run_id) == []
+
+
+def test_the_example_of_a_message_is_a_line_of_a_capture() -> None:
+    found = re.search(r"```json\n(\{\"topic\".*\n)```", (DOCS / "quickstart.md").read_text(encoding="utf-8"))
+    assert found
+    assert (
+        found[1] in gzip.decompress((ROOT / "data" / "captures" / "shop" / "part-0001.jsonl.gz").read_bytes()).decode()
+    )
 
 
 def test_the_index_and_the_site_have_every_page() -> None:

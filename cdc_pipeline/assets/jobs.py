@@ -272,11 +272,15 @@ def ddl_dry_run_job(pipeline: Pipeline) -> dg.JobDefinition:
     def show_pending_ddl(context: dg.OpExecutionContext) -> dg.Output[None]:
         with translate_errors():
             lake = Lake(spark_of(context, pipeline).start(short_lived=True), pipeline.paths)
-            found = pending_statements(lake, pipeline.selection)
+            found = pending_statements(lake, published_cut(lake), pipeline.selection)
         for one in found:
-            context.log.info(f"{one.status}: {one.sql} → {one.effect}")
-        rows = ((one.status, one.sql, one.effect, str(one.position), str(one.commit_ts)) for one in found)
-        columns = ["status", "statement", "effect", "position", "commit_ts"]
+            loss = f"; lost: {one.loss}" if one.loss else ""
+            context.log.info(f"{one.status}: {one.sql} → {one.effect}{loss}; row changes that wait: {one.waiting:,}")
+        rows = (
+            (one.status, one.sql, one.effect, one.loss, one.waiting, str(one.position), str(one.commit_ts))
+            for one in found
+        )
+        columns = ["status", "statement", "effect", "lost", "waiting_row_changes", "position", "commit_ts"]
         return dg.Output(None, metadata={"statements": table_value(columns, rows)})
 
     return one_step_job(pipeline, "ddl_dry_run", _DRY_RUN, show_pending_ddl)
