@@ -185,7 +185,7 @@ def cut_results(
     catalog = nodes.update_catalog(lake, mirrors, reread=bool(report.selection_changes))
     checks = _lake_check_results(instance, lake, pipeline, report, cuts, recent, asked)
     by_name = {entry.name: entry for entry in report.mirrors}
-    since = _time_of_cut(lake, report.cut_id - 1) if limits.fail else None
+    since = _time_of_cut(lake, report.cut_id - 1) if limits.fail and report.published else None
     touched = {**dict.fromkeys(mirrors_to_confirm(report, limits, since), TableCounts()), **report.changed}
     results: list[StageResult] = [
         dg.MaterializeResult(
