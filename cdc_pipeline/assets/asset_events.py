@@ -9,6 +9,7 @@ from typing import TypeAlias
 import dagster as dg
 
 from cdc_pipeline.assets.nodes import CODE_VERSION
+from cdc_pipeline.checks.results import check_key
 
 StageResult: TypeAlias = "dg.MaterializeResult[None] | dg.AssetCheckResult"
 """What a stage reports for Dagster: an asset's step yields it, other steps convert it first."""
@@ -49,7 +50,7 @@ class AssetEvents:
     def failed_blocking_checks(self, results: Iterable[StageResult]) -> list[str]:
         """Names of the checks after which Dagster would not run downstream steps."""
         checks = (result for result in results if isinstance(result, dg.AssetCheckResult) and not result.passed)
-        keys = (_check_key(check) for check in checks if check.severity is dg.AssetCheckSeverity.ERROR)
+        keys = (check_key(check) for check in checks if check.severity is dg.AssetCheckSeverity.ERROR)
         return [key.to_user_string() for key in keys if key in self.blocking]
 
     def materialization(self, result: dg.MaterializeResult[None]) -> dg.AssetMaterialization:
@@ -76,7 +77,7 @@ class AssetEvents:
         return self._versions[key]
 
     def _evaluation(self, result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
-        key = _check_key(result)
+        key = check_key(result)
         return dg.AssetCheckEvaluation(
             asset_key=key.asset_key,
             check_name=key.name,
@@ -86,9 +87,3 @@ class AssetEvents:
             description=result.description,
             blocking=key in self.blocking,
         )
-
-
-def _check_key(result: dg.AssetCheckResult) -> dg.AssetCheckKey:
-    assert result.asset_key is not None
-    assert result.check_name is not None
-    return dg.AssetCheckKey(result.asset_key, result.check_name)

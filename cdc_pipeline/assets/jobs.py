@@ -14,7 +14,8 @@ from cdc_pipeline.assets.mirrors import cut_maker
 from cdc_pipeline.assets.nodes import CUTS, table_key, update_catalog
 from cdc_pipeline.assets.opened_lake import open_lake, spark_of
 from cdc_pipeline.catalogs.updates import CatalogUpdates
-from cdc_pipeline.checks.cuts import before_images_result, own_commits_result
+from cdc_pipeline.checks.cuts import BEFORE_IMAGES, before_images_results, own_commits_result
+from cdc_pipeline.checks.results import previous_metadata
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -359,8 +360,10 @@ def verify_job(pipeline: Pipeline) -> dg.JobDefinition:
             settings = cut_maker(lake, pipeline, context.run.run_id, context.log.info).settings
             verifier = Verifier(lake, settings, context.log.info)
             found = verifier.verify(context.run.run_id)
-            result = before_images_result(verifier.verified, verifier.contradicted(), table_key(pipeline.name, CUTS))
-            AssetEvents(context.instance, {}, ()).report(context, result)
+            cuts, events = table_key(pipeline.name, CUTS), AssetEvents(context.instance, {}, ())
+            before = previous_metadata(context.instance, cuts, BEFORE_IMAGES)
+            for result in reversed(before_images_results(verifier.verified, verifier.contradicted(), before, cuts)):
+                events.report(context, result)
         rows = ((f"{one.database}.{one.table}", one.changes, one.proved, one.contradicted) for one in found)
         columns = ["table", "changes", "proved", "contradicted"]
         return dg.Output(None, metadata={"tables": table_value(columns, rows)})

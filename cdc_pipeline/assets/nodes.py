@@ -24,15 +24,12 @@ from cdc_pipeline.pipeline import Pipeline
 CODE_VERSION = version("cdc_pipeline")
 _PLAIN = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*")
 RAW, CHANGE_LOG, DDL_HISTORY = "raw_topic_snapshot", "change_log", "ddl_history"
+LIFECYCLE = "cdc/lifecycle"
 WATERMARKS, DEAD_LETTERS, CUTS = "watermarks", "dead_letters", "consistent_cuts"
 
 
 def table_key(pipeline: str, table: str) -> dg.AssetKey:
     return dg.AssetKey([pipeline, table])
-
-
-def mirror_key(pipeline: str, name: TableName) -> dg.AssetKey:
-    return dg.AssetKey([pipeline, "mirror", name.database, name.table])
 
 
 def name_safe_key(key: dg.AssetKey) -> dg.AssetKey:

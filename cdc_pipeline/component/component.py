@@ -14,6 +14,7 @@ from cdc_pipeline.assets.follower import follow_job
 from cdc_pipeline.assets.jobs import maintain_job, maintenance_schedule, operation_jobs
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
+from cdc_pipeline.checks.results import mirror_name
 from cdc_pipeline.component import run_fields, table_fields
 from cdc_pipeline.component.catalog_field import CATALOGS, CatalogField
 from cdc_pipeline.component.scaffold import PipelineScaffolder
@@ -447,10 +448,12 @@ class CdcPipeline(dg.Component, YamlModel):
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
         pipeline = self.pipeline
         assets = [raw_asset(pipeline), decoded_assets(pipeline), mirror_assets(pipeline, self.freshness.limits)]
+        checks = [spec.key for definition in assets for spec in definition.check_specs]
         ingest = dg.define_asset_job(
             f"{self.name}_ingest",
             # not by prefix: the user may have assets with the same prefix
-            selection=dg.AssetSelection.assets(*(key for definition in assets for key in definition.keys)),
+            selection=dg.AssetSelection.assets(*(key for definition in assets for key in definition.keys))
+            - dg.AssetSelection.checks(*(key for key in checks if mirror_name(key.asset_key))),
             description="Ingests new records, decodes them and advances the mirrors to the resolved TSO, in one run.",
             # one JVM per run: a process per step would start a JVM per step
             executor_def=dg.in_process_executor,
@@ -476,9 +479,9 @@ class CdcPipeline(dg.Component, YamlModel):
             new_tables_sensor(pipeline),
         ]
         if self.notify.urls:
-            checks = [spec.key for definition in assets for spec in definition.check_specs]
             names = [job.name for job in jobs]
-            sensors.append(notify_sensor(pipeline, checks, names, self.freshness.limits, self.notify.settings))
+            of_all = [key for key in checks if not mirror_name(key.asset_key)]
+            sensors.append(notify_sensor(pipeline, of_all, names, self.freshness.limits, self.notify.settings))
         return dg.Definitions(
             assets=assets,
             resources={}

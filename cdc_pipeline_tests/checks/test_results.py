@@ -15,9 +15,9 @@ from markdown_it import MarkdownIt
 from cdc_pipeline.assets.mirrors import mirror_spec
 from cdc_pipeline.checks import streams
 from cdc_pipeline.checks.contract import TableValidation, contract_result
-from cdc_pipeline.checks.cuts import attempt_result, ddl_applied_result, no_gaps_result
+from cdc_pipeline.checks.cuts import attempt_result, ddl_applied_result, mirror_gaps_results, no_gaps_result
 from cdc_pipeline.checks.records import dead_letters_result
-from cdc_pipeline.checks.results import code_span, tables_result
+from cdc_pipeline.checks.results import code_span, mirror_results, tables_result
 from cdc_pipeline.checks.streams import FreshnessLimits, fresh_result, open_transactions_result
 from cdc_pipeline.contracts.rules import Breach
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry
@@ -78,6 +78,9 @@ def _check_results(text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.As
     recent: Any = SimpleNamespace(cached_query=lambda name, table_version, query: rows)
     lake: Any = SimpleNamespace(paths=SimpleNamespace(pipeline="shop"), state=lambda table: None)
     yield no_gaps_result(report, _KEY)
+    yield from mirror_gaps_results(report, None, _KEY)
+    name = TableName("db", text)
+    yield from mirror_results("keys_hold", _KEY, {name: "all rows"}, {str(name): f"1 key: {text}/0@1"}, "Rebuild")
     yield fresh_result(report, FreshnessLimits(warn=timedelta(0)), _KEY, report.resolved_time)
     yield tables_result("keys_hold", _KEY, {f"db.{text}": f"1 key: {text}/0@1"}, "Rebuild", dg.MetadataValue.int(1))
     yield attempt_result(_KEY, f"attempt 3 failed: {text}", 3)

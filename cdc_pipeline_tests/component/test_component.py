@@ -16,6 +16,7 @@ from cdc_pipeline.catalogs.glue import Glue
 from cdc_pipeline.catalogs.hive import Hive
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
+from cdc_pipeline.lake.catalog import CatalogEntry, write_catalog
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
@@ -292,6 +293,21 @@ def test_freshness(load: Callable[[str], CdcPipeline]) -> None:
     assert found({"freshness": {"warn_minutes": 10, "fail_minutes": 30}}) == (policy, True)
     assert found({"freshness": {"warn_minutes": 0.5}}) == (None, True)
     assert found({}) == (None, False)
+
+
+def test_a_mirror_is_as_fresh_as_the_cuts_unless_it_is_dropped(
+    load: Callable[[str], CdcPipeline], tmp_path: Path
+) -> None:
+    component = load(_yaml({**_GOOD, "lake": str(tmp_path / "lake"), "freshness": {"fail_minutes": 30}}))
+    paths = component.pipeline.paths
+    Path(paths.home).mkdir(parents=True)
+    write_catalog(paths, [CatalogEntry("db", name, f"/lake/{name}", ()) for name in ("a", "b")])
+    write_catalog(paths, [CatalogEntry("db", "a", "/lake/a", ())])
+    graph = component.build_defs().resolve_asset_graph()
+    mirrors = {key.path[-1]: graph.get(key) for key in graph.get_all_asset_keys() if key.path[1] == "mirror"}
+    policy = dg.FreshnessPolicy.time_window(timedelta(minutes=30))
+    assert {name: node.freshness_policy for name, node in mirrors.items()} == {"a": policy, "b": None}
+    assert {name: len(node.check_keys) for name, node in mirrors.items()} == {"a": 4, "b": 0}
 
 
 def test_maintenance_schedule_is_on_by_default(load: Callable[[str], CdcPipeline]) -> None:

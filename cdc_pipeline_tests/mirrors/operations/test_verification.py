@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_pipeline.checks.cuts import before_images_result
+from cdc_pipeline.checks.cuts import before_images_results
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.verifications import Verified, read_verifications, verified_totals
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -156,7 +156,8 @@ def test_a_run_reads_the_verifications_once(stream: Stream) -> None:
     with patch.object(verification, "read_verifications", wraps=read_verifications) as read:
         verifier = Verifier(stream.lake, CutSettings("UTC"), lambda line: None)
         verifier.verify_if_due("run", timedelta())
-        result = before_images_result(verifier.verified, verifier.contradicted(), dg.AssetKey("consistent_cuts"))
+        cuts = dg.AssetKey(["shop", "consistent_cuts"])
+        result = before_images_results(verifier.verified, verifier.contradicted(), {}, cuts)[0]
     assert (read.call_count, result.passed) == (1, True)
     assert verifier.verified == read_verifications(stream.lake)
     assert result.metadata["db.a"].value == "1 of 1 change(s) proved their row"
