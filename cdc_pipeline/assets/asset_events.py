@@ -12,7 +12,7 @@ from cdc_pipeline.assets.nodes import CODE_VERSION
 
 StageResult: TypeAlias = "dg.MaterializeResult[None] | dg.AssetCheckResult"
 """What a stage reports for Dagster: an asset's step yields it, other steps convert it first."""
-AssetEvent: TypeAlias = "dg.AssetMaterialization | dg.AssetCheckEvaluation"
+AssetEvent: TypeAlias = "dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation"
 _VERSION = "dagster/data_version"
 _NEVER_MATERIALIZED = "INITIAL"
 """Dagster's data version of an asset without materialization."""
@@ -31,10 +31,12 @@ class AssetEvents:
     _versions: dict[dg.AssetKey, str] = field(default_factory=dict)
     """Data versions of the newest materializations, as far as they were needed."""
 
-    def convert(self, result: StageResult) -> AssetEvent:
+    def convert(self, result: StageResult | dg.AssetObservation) -> AssetEvent:
+        if isinstance(result, dg.AssetObservation):
+            return result
         return self._evaluation(result) if isinstance(result, dg.AssetCheckResult) else self.materialization(result)
 
-    def report(self, context: dg.OpExecutionContext, result: StageResult) -> None:
+    def report(self, context: dg.OpExecutionContext, result: StageResult | dg.AssetObservation) -> None:
         """Stores the event in the log of the run at once.
 
         For a step that reports without end: Dagster keeps every event that a step yields until the step ends, about 70 KB
@@ -43,6 +45,8 @@ class AssetEvents:
         step, event = context.get_step_execution_context(), self.convert(result)
         if isinstance(event, dg.AssetMaterialization):
             dg.DagsterEvent.asset_materialization(step, event)
+        elif isinstance(event, dg.AssetObservation):
+            dg.DagsterEvent.asset_observation(step, event)
         else:
             dg.DagsterEvent.asset_check_evaluation(step, event)
 

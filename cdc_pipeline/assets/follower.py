@@ -23,6 +23,7 @@ from cdc_pipeline.assets.mirrors import cut_results, mirror_parents
 from cdc_pipeline.assets.nodes import CUTS, table_key
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.raw import ingest_results
+from cdc_pipeline.assets.sources import OBSERVED_SECONDS, due_observations
 from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks.cuts import attempt_result
 from cdc_pipeline.checks.streams import NO_LIMITS, FreshnessLimits
@@ -102,6 +103,7 @@ class Follower:
     """Why the run ended; empty before."""
     _started: float = 0.0
     _newest_news: float = 0.0
+    _observe_at: float = 0.0
     _recent: RecentAnswers = field(default_factory=RecentAnswers)
     _names: CatalogUpdates = field(init=False)
     _positions: Mapping[str, Any] | None = None
@@ -179,6 +181,10 @@ class Follower:
         note = newest_note(self.pipeline.paths) if self.pipeline.paths.has_files else self._positions
         with translate_errors(self.pipeline.source.secrets):
             found = self.pipeline.source.find_new_records(note)
+        if time.monotonic() >= self._observe_at:
+            self._observe_at = time.monotonic() + OBSERVED_SECONDS
+            for observation in due_observations(self.pipeline, self.context.instance, found):
+                self.events.report(self.context, observation)
         if not isinstance(found, NewRecords) or found.range_id == self._ingested_range:
             return False
         now = self._newest_news = time.monotonic()

@@ -43,7 +43,7 @@ def name_safe_key(key: dg.AssetKey) -> dg.AssetKey:
     if all(_PLAIN.fullmatch(part) for part in key.path):
         return key
     digest = hashlib.sha256("\0".join(key.path).encode()).hexdigest()[:16]
-    return dg.AssetKey([key.path[0], "mirror", f"named_{digest}"])
+    return dg.AssetKey([*key.path[:2], f"named_{digest}"])
 
 
 _NOT_IN_GROUPS = re.compile(r"[^A-Za-z0-9_]")

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from cdc_pipeline.assets.asset_events import StageResult
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
-from cdc_pipeline.assets.nodes import RAW, node_attributes, table_key
+from cdc_pipeline.assets.nodes import RAW, name_safe_key, node_attributes, table_key
 from cdc_pipeline.assets.opened_lake import open_lake
+from cdc_pipeline.assets.sources import source_specs
 from cdc_pipeline.checks.specs import check_spec
 from cdc_pipeline.checks.streams import NO_OPEN_TRANSACTIONS, open_transactions_result
 from cdc_pipeline.lake.format import store_format
@@ -40,9 +41,11 @@ class Range(dg.Config):
 
 def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
     key = table_key(pipeline.name, RAW)
+    inputs = {name_safe_key(source): source for source in (spec.key for spec in source_specs(pipeline).values())}
 
     @dg.asset(
         key=key,
+        deps=list(inputs),
         group_name=pipeline.name,
         description=_DESCRIPTION,
         **node_attributes(pipeline),
@@ -56,7 +59,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
             _, results = ingest_results(pipeline, lake, run, config.until or None)
         yield from results
 
-    return raw_topic_snapshot
+    return raw_topic_snapshot.with_attributes(asset_key_replacements=inputs)
 
 
 def ingest_results(

@@ -14,6 +14,7 @@ from cdc_pipeline.assets.follower import follow_job
 from cdc_pipeline.assets.jobs import maintain_job, maintenance_schedule, operation_jobs
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.raw import raw_asset
+from cdc_pipeline.assets.sources import source_specs
 from cdc_pipeline.component import run_fields, table_fields
 from cdc_pipeline.component.catalog_field import CATALOGS, CatalogField
 from cdc_pipeline.component.scaffold import PipelineScaffolder
@@ -480,7 +481,7 @@ class CdcPipeline(dg.Component, YamlModel):
             names = [job.name for job in jobs]
             sensors.append(notify_sensor(pipeline, checks, names, self.freshness.limits, self.notify.settings))
         return dg.Definitions(
-            assets=assets,
+            assets=[*assets, *source_specs(pipeline).values()],
             resources={}
             if self.spark_resource
             else {pipeline.spark_key: own_spark(pipeline.stores, pipeline.packages)},

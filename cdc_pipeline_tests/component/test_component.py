@@ -325,7 +325,7 @@ def test_environment_variables(load: Callable[[str], CdcPipeline], monkeypatch: 
 def test_definitions(tmp_path: Path) -> None:
     source = CaptureFilesSource(type="capture_files", path="captures")
     component = CdcPipeline(name="shop", source=source, lake=str(tmp_path / "lake"))
-    assert _asset_keys(component) == _ASSETS
+    assert _asset_keys(component) == {*_ASSETS, "shop/source/folder"}
     jobs = [job.name for job in component.build_defs().jobs or ()]
     assert jobs == [
         "shop_ingest",
