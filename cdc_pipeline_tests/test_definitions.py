@@ -106,7 +106,8 @@ def test_columns_of_a_mirror_have_both_types() -> None:
     )
     columns = spec.metadata["dagster/column_schema"].columns
     assert [(column.name, column.type, column.description) for column in columns] == [("id", "bigint", "`bigint`")]
-    assert spec.metadata["dagster/table_name"] == "db.orders"
+    assert spec.metadata["dagster/table_name"] == "shop.db.orders"
+    assert spec.metadata["dagster/storage_kind"] == "delta"
 
 
 def test_any_table_name_becomes_an_asset(lake_with_a_mirror: Path) -> None:

@@ -139,7 +139,7 @@ class Follower:
                 pause = min(_FIRST_RETRY_SECONDS * 2 ** (attempts - 1), _LONGEST_RETRY_SECONDS)
                 failure = f"attempt {attempts} failed, the next one follows in {pause:.0f} s: {failure}"
                 self.context.log.warning(failure)
-                self.events.report(self.context, attempt_result(table_key(self.pipeline.name, CUTS), failure, attempts))
+                self.events.report(self.context, attempt_result(table_key(self.pipeline, CUTS), failure, attempts))
             time.sleep(pause)
         self.end = end
         self.context.log.info(f"ends after {self.batches} batches: {end}")

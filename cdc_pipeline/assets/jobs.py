@@ -330,7 +330,7 @@ def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
             mirrors = published_entries(published_cut(lake), lake.paths)
             tables = [*lake.paths.own_tables, *(mirror.path for mirror in mirrors)]
             names = sorted(path.removeprefix(f"{lake.paths.home}/") for path in tables)
-            commits = own_commits_result(lake, names, table_key(pipeline.name, CUTS))
+            commits = own_commits_result(lake, names, table_key(pipeline, CUTS))
             AssetEvents(context.instance, {}, ()).report(context, commits)
             done = maintenance.run(lake, context.log.info)
             Retention(pipeline.keep_days).advance(lake, context.run.run_id, context.log.info)
@@ -355,7 +355,7 @@ def verify_job(pipeline: Pipeline) -> dg.JobDefinition:
             settings = cut_maker(lake, pipeline, context.run.run_id, context.log.info).settings
             verifier = Verifier(lake, settings, context.log.info)
             found = verifier.verify(context.run.run_id)
-            result = before_images_result(lake, verifier.contradicted(), table_key(pipeline.name, CUTS))
+            result = before_images_result(lake, verifier.contradicted(), table_key(pipeline, CUTS))
             AssetEvents(context.instance, {}, ()).report(context, result)
         rows = ((f"{one.database}.{one.table}", one.changes, one.proved, one.contradicted) for one in found)
         columns = ["table", "changes", "proved", "contradicted"]

@@ -44,7 +44,7 @@ _SOFT_DELETE = f" Rows deleted upstream stay, with {DELETED} true."
 
 def mirror_parents(pipeline: Pipeline) -> list[dg.AssetKey]:
     """The assets that every mirror depends on."""
-    return [nodes.table_key(pipeline.name, table) for table in (nodes.CHANGE_LOG, nodes.DDL_HISTORY, nodes.WATERMARKS)]
+    return [nodes.table_key(pipeline, table) for table in (nodes.CHANGE_LOG, nodes.DDL_HISTORY, nodes.WATERMARKS)]
 
 
 def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
@@ -70,17 +70,16 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
     attributes = nodes.node_attributes(pipeline)
     attributes["tags"]["cdc/lifecycle"] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
     return dg.AssetSpec(
-        nodes.mirror_key(pipeline.name, entry.name),
-        deps=mirror_parents(pipeline),
+        nodes.mirror_key(pipeline.untranslated, entry.name),
+        deps=mirror_parents(pipeline.untranslated),
         group_name=nodes.mirror_group(pipeline.name, entry.database),
         description=_description(entry) + lifecycle,
         skippable=True,
         **attributes,
         metadata={
-            "dagster/uri": entry.path,
-            "dagster/table_name": str(entry.name),
+            **nodes.address(pipeline, str(entry.name), entry.path),
             "dagster/column_schema": column_schema(entry),
-            "dagster/column_lineage": nodes.mirror_lineage(pipeline.name, entry),
+            "dagster/column_lineage": nodes.mirror_lineage(pipeline, entry),
             **({"renamed_to": entry.moved_to} if entry.moved_to else {}),
             **({"upstream_table": entry.upstream} if entry.upstream else {}),
             **({"upstream_tables": dg.MetadataValue.json(list(entry.merged))} if entry.merged else {}),
@@ -114,8 +113,8 @@ def _known_mirrors(pipeline: Pipeline) -> tuple[CatalogEntry, ...]:
 def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:
     """One step with a node per mirror in the catalog. A run adds new mirrors to the catalog."""
     specs = [mirror_spec(pipeline, entry) for entry in _known_mirrors(pipeline)]
-    cuts = nodes.table_key(pipeline.name, nodes.CUTS)
-    declared = frozenset((cuts, *(spec.key for spec in specs)))
+    cuts = nodes.table_key(pipeline.untranslated, nodes.CUTS)
+    declared = frozenset(nodes.table_key(pipeline, *key.path[1:]) for key in (cuts, *(spec.key for spec in specs)))
     names = {nodes.name_safe_key(spec.key): spec.key for spec in specs}
     specs = [spec.replace_attributes(key=key) for key, spec in zip(names, specs, strict=True)]
 
@@ -150,7 +149,7 @@ def cut_results(
     names: CatalogUpdates,
 ) -> list[StageResult]:
     """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them."""
-    cuts = nodes.table_key(pipeline.name, nodes.CUTS)
+    cuts = nodes.table_key(pipeline, nodes.CUTS)
     maker = cut_maker(lake, pipeline, run.run_id, run.report)
     report = maker.advance()
     # without a catalog there is only the metadata of new materializations
@@ -160,7 +159,7 @@ def cut_results(
     by_name = {entry.name: entry for entry in report.mirrors}
     results: list[StageResult] = [
         dg.MaterializeResult(
-            asset_key=nodes.mirror_key(pipeline.name, name),
+            asset_key=nodes.mirror_key(pipeline, name),
             metadata={
                 **mirror_metadata(by_name[name], counts, report),
                 # Dagster's own check of schema changes compares those of materializations
@@ -190,12 +189,12 @@ def _cuts_spec(
     return dg.AssetSpec(
         key,
         # without mirrors, the cuts depend on the tables that the mirrors will depend on
-        deps=mirrors or mirror_parents(pipeline),
+        deps=mirrors or mirror_parents(pipeline.untranslated),
         group_name=pipeline.name,
         description=_CUTS,
         **nodes.node_attributes(pipeline),
         freshness_policy=limits.policy(),
-        metadata={"dagster/uri": pipeline.paths.table(nodes.CUTS)},
+        metadata=nodes.address(pipeline, nodes.CUTS, pipeline.paths.table(nodes.CUTS)),
     )
 
 

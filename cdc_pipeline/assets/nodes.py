@@ -27,12 +27,18 @@ RAW, CHANGE_LOG, DDL_HISTORY = "raw_topic_snapshot", "change_log", "ddl_history"
 WATERMARKS, DEAD_LETTERS, CUTS = "watermarks", "dead_letters", "consistent_cuts"
 
 
-def table_key(pipeline: str, table: str) -> dg.AssetKey:
-    return dg.AssetKey([pipeline, table])
+def table_key(pipeline: Pipeline, *table: str) -> dg.AssetKey:
+    return dg.AssetKey(pipeline.translate_key((pipeline.name, *table)))
 
 
-def mirror_key(pipeline: str, name: TableName) -> dg.AssetKey:
-    return dg.AssetKey([pipeline, "mirror", name.database, name.table])
+def mirror_key(pipeline: Pipeline, name: TableName) -> dg.AssetKey:
+    return table_key(pipeline, "mirror", name.database, name.table)
+
+
+def address(pipeline: Pipeline, name: str, uri: str) -> dict[str, str]:
+    """Metadata by which Dagster recognizes a table. No other pipeline has it."""
+    names = {"dagster/storage_kind": "delta", "dagster/table_name": f"{pipeline.name}.{name}"}
+    return {**names, "dagster/uri": uri}
 
 
 def name_safe_key(key: dg.AssetKey) -> dg.AssetKey:
@@ -84,7 +90,7 @@ def mirror_group(pipeline: str, database: str) -> str:
     return f"{pipeline}_{plain}{suffix}"
 
 
-def mirror_lineage(pipeline: str, entry: CatalogEntry) -> dg.TableColumnLineage:
+def mirror_lineage(pipeline: Pipeline, entry: CatalogEntry) -> dg.TableColumnLineage:
     """Lineage of a mirror's columns to `change_log`: to the images, or to the column of the same metadata."""
     log = table_key(pipeline, CHANGE_LOG)
     metadata = {
@@ -100,7 +106,7 @@ def mirror_lineage(pipeline: str, entry: CatalogEntry) -> dg.TableColumnLineage:
     return dg.TableColumnLineage({name: found.get(name, images) for name, found in known.items()})
 
 
-def decoded_lineage(pipeline: str, table: TableState | None) -> dict[str, dg.TableColumnLineage]:
+def decoded_lineage(pipeline: Pipeline, table: TableState | None) -> dict[str, dg.TableColumnLineage]:
     """Lineage of a decoded table's columns to `raw_topic_snapshot`; empty if the table does not exist yet."""
     if table is None:
         return {}

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from cdc_pipeline.assets.asset_events import StageResult
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
-from cdc_pipeline.assets.nodes import RAW, name_safe_key, node_attributes, table_key
+from cdc_pipeline.assets.nodes import RAW, address, name_safe_key, node_attributes, table_key
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.sources import source_specs
 from cdc_pipeline.checks.specs import check_spec
@@ -40,8 +40,9 @@ class Range(dg.Config):
 
 
 def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
-    key = table_key(pipeline.name, RAW)
-    inputs = {name_safe_key(source): source for source in (spec.key for spec in source_specs(pipeline).values())}
+    key = table_key(pipeline.untranslated, RAW)
+    sources = (spec.key for spec in source_specs(pipeline.untranslated).values())
+    inputs = {name_safe_key(source): source for source in sources}
 
     @dg.asset(
         key=key,
@@ -49,7 +50,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         group_name=pipeline.name,
         description=_DESCRIPTION,
         **node_attributes(pipeline),
-        metadata={"dagster/uri": pipeline.paths.table(RAW)},
+        metadata=address(pipeline, RAW, pipeline.paths.table(RAW)),
         required_resource_keys={pipeline.spark_key},
         check_specs=[check_spec(NO_OPEN_TRANSACTIONS, key)] if _is_kafka(pipeline) else [],
     )
@@ -66,7 +67,7 @@ def ingest_results(
     pipeline: Pipeline, lake: Lake, run: RunContext, until: Mapping[str, Mapping[str, int]] | None = None
 ) -> tuple[Intake, list[StageResult]]:
     """Ingests new records, up to the end offsets `until` (Kafka). Returns the intake with its results for Dagster."""
-    key, started = table_key(pipeline.name, RAW), time.monotonic()
+    key, started = table_key(pipeline, RAW), time.monotonic()
     intake = pipeline.source.ingest(lake, run, until)
     store_format(lake)
     run.report(_summary(intake))

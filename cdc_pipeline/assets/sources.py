@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from cdc_pipeline.assets.metadata import table_value
+from cdc_pipeline.assets.nodes import table_key
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords, PartitionLag
 
@@ -21,7 +22,7 @@ def source_specs(pipeline: Pipeline) -> dict[str, dg.AssetSpec]:
     """By the names of `Source.inputs`."""
     return {
         name: dg.AssetSpec(
-            dg.AssetKey([pipeline.name, "source", name]),
+            table_key(pipeline, "source", name),
             group_name=pipeline.name,
             description=f"Records at {pipeline.source.location}. `lag`: offsets that the lake does not have.",
             kinds=set(pipeline.source.kinds),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import dagster as dg
+from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
 from cdc_pipeline.assets.decoded import decoded_assets
@@ -239,6 +241,15 @@ class CdcPipeline(dg.Component, YamlModel):
         Field(description="Owners of all assets of the pipeline: e-mail addresses, or team:NAME."),
     ] = []  # noqa: RUF012  # pydantic copies it
     tags: Annotated[dict[str, str], Field(description="Tags of all assets of the pipeline.")] = {}  # noqa: RUF012  # pydantic copies it
+    translation: Annotated[
+        TranslationFn[dg.AssetSpec] | None,
+        TranslationFnResolver[dg.AssetSpec](lambda _: {}),
+        Field(
+            description="Changes the assets: `key_prefix`, `group_name`, `description`, `owners`, and further `tags` and "
+            "`metadata`. Templates may use `spec`, the asset as it is without.",
+            examples=[{"key_prefix": "lake", "group_name": "cdc/{{ spec.group_name }}"}],
+        ),
+    ] = None
     sensor: Annotated[
         run_fields.SensorSettings,
         run_fields.settings_resolver(run_fields.SensorSettings),
@@ -443,11 +454,32 @@ class CdcPipeline(dg.Component, YamlModel):
             tables=self._topic_tables,
             single_writer=self.single_writer,
             catalog=None if self.catalog is None else self.catalog.settings,
+            translate_key=self._translate_key,
         )
+
+    def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
+        """The asset in Dagster of one that the pipeline declares. For subclasses to override.
+
+        The key may get a prefix that depends on the key only: runs derive the keys of new tables from their names.
+        """
+        return spec if self.translation is None else self.translation(spec, spec)
+
+    def _translate_key(self, path: Sequence[str]) -> Sequence[str]:
+        key = self.get_asset_spec(dg.AssetSpec(dg.AssetKey(path), group_name=self.name)).key
+        if key.path[-len(path) :] != [*path]:
+            raise ValueError(f"translation: {key.to_user_string()} is not {'/'.join(path)} with a key_prefix")
+        return key.path
+
+    def _translate(self, assets: dg.AssetsDefinition) -> dg.AssetsDefinition:
+        keys = {*assets.keys, *(dep.asset_key for spec in assets.specs for dep in spec.deps)}
+        changed = {key: dg.AssetKey(self._translate_key(key.path)) for key in keys}
+        mapped = assets.map_asset_specs(lambda spec: self.get_asset_spec(spec).replace_attributes(key=spec.key))
+        return mapped.with_attributes(asset_key_replacements=changed)
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
         pipeline = self.pipeline
         assets = [raw_asset(pipeline), decoded_assets(pipeline), mirror_assets(pipeline, self.freshness.limits)]
+        assets = [self._translate(definition) for definition in assets]
         ingest = dg.define_asset_job(
             f"{self.name}_ingest",
             # not by prefix: the user may have assets with the same prefix
@@ -481,7 +513,7 @@ class CdcPipeline(dg.Component, YamlModel):
             names = [job.name for job in jobs]
             sensors.append(notify_sensor(pipeline, checks, names, self.freshness.limits, self.notify.settings))
         return dg.Definitions(
-            assets=[*assets, *source_specs(pipeline).values()],
+            assets=[*assets, *map(self.get_asset_spec, source_specs(pipeline.untranslated).values())],
             resources={}
             if self.spark_resource
             else {pipeline.spark_key: own_spark(pipeline.stores, pipeline.packages)},

@@ -137,7 +137,7 @@ def _progress_note(pipeline: Pipeline, instance: DagsterInstance) -> Mapping[str
     """Offsets in the lake: from its newest commit; for a lake without `has_files`, from the last materialization."""
     if pipeline.paths.has_files:
         return newest_note(pipeline.paths)
-    event = instance.get_latest_materialization_event(table_key(pipeline.name, RAW))
+    event = instance.get_latest_materialization_event(table_key(pipeline, RAW))
     materialization = None if event is None else event.asset_materialization
     entry = None if materialization is None else materialization.metadata.get(POSITIONS)
     return entry.value if isinstance(entry, dg.JsonMetadataValue) and isinstance(entry.value, dict) else None
@@ -178,7 +178,7 @@ def _waiting_since(found: NewRecords, cursor: str | None) -> float:
 
 def _run_config(pipeline: Pipeline, found: NewRecords) -> dict[str, Any]:
     """The configuration of a run of `<pipeline>_ingest` that reads these records."""
-    op = "__".join(table_key(pipeline.name, RAW).path)
+    op = "__".join(table_key(pipeline.untranslated, RAW).path)
     return {"ops": {op: {"config": {"until": {topic: dict(offsets) for topic, offsets in found.until.items()}}}}}
 
 
