@@ -125,7 +125,8 @@ def test_any_table_name_becomes_an_asset(lake_with_a_mirror: Path) -> None:
     keys = {dg.AssetKey(["shop", "mirror", *table]) for table in tables}
     assets = found.resolve_asset_graph()
     assert {key for key in assets.get_all_asset_keys() if key.path[1] == "mirror"} == keys
-    assert assets.get(dg.AssetKey(["shop", "consistent_cuts"])).parent_keys == keys
+    watermarks = dg.AssetKey(["shop", "watermarks"])
+    assert assets.get(dg.AssetKey(["shop", "consistent_cuts"])).parent_keys == {*keys, watermarks}
     assert found.resolve_job_def("shop_ingest").asset_layer.executable_asset_keys >= keys
     mirrors = found.resolve_assets_def(dg.AssetKey(["shop", "mirror", "db", "codes of shop"]))
     assert len(set(mirrors.node_keys_by_output_name)) == len(tables) + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -28,8 +28,11 @@ class AssetEvents:
     new_mirror_parents: Collection[dg.AssetKey]
     """The same for assets that are not in `parents`: mirrors that the loaded definitions do not have yet."""
     blocking: Collection[dg.AssetCheckKey] = ()
+    cuts: dg.AssetKey | None = None
+    """`consistent_cuts`, if it depends on new mirrors, too, as soon as they are loaded."""
     _versions: dict[dg.AssetKey, str] = field(default_factory=dict)
     """Data versions of the newest materializations, as far as they were needed."""
+    _new_mirrors: list[dg.AssetKey] = field(default_factory=list)
 
     def convert(self, result: StageResult | dg.AssetObservation) -> AssetEvent:
         if isinstance(result, dg.AssetObservation):
@@ -65,11 +68,29 @@ class AssetEvents:
             "dagster/data_version_is_user_provided": "true",
             "dagster/code_version": CODE_VERSION,
         }
-        for parent in self.parents.get(result.asset_key, self.new_mirror_parents):
-            tags[f"dagster/input_data_version/{parent.to_user_string()}"] = self._version(parent)
-            tags[f"dagster/input_event_pointer/{parent.to_user_string()}"] = "NULL"
+        if result.asset_key not in (*self.parents, *self._new_mirrors):
+            self._new_mirrors.append(result.asset_key)
+        added = self._new_mirrors if result.asset_key == self.cuts else ()
+        tags |= self._input_tags((*self.parents.get(result.asset_key, self.new_mirror_parents), *added))
         self._versions[result.asset_key] = version
         return dg.AssetMaterialization(result.asset_key, metadata=result.metadata, tags=tags)
+
+    def yielded(
+        self, context: dg.AssetExecutionContext, results: Iterable[StageResult], declared: Collection[dg.AssetKey]
+    ) -> Iterator[StageResult]:
+        """Results of an asset's step that creates mirrors: logs those of assets that it does not declare."""
+        for result in results:
+            if isinstance(result, dg.MaterializeResult) and result.asset_key not in declared:
+                context.log_event(self.materialization(result))
+            elif isinstance(result, dg.MaterializeResult) and result.asset_key == self.cuts:
+                yield result._replace(tags=self._input_tags(self._new_mirrors))
+            else:
+                yield result
+
+    def _input_tags(self, parents: Iterable[dg.AssetKey]) -> dict[str, str]:
+        names = {parent.to_user_string(): self._version(parent) for parent in parents}
+        versions = {f"dagster/input_data_version/{name}": version for name, version in names.items()}
+        return {**versions, **{f"dagster/input_event_pointer/{name}": "NULL" for name in names}}
 
     def _version(self, key: dg.AssetKey) -> str:
         if key not in self._versions:

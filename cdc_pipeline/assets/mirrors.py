@@ -47,6 +47,11 @@ def mirror_parents(pipeline: Pipeline) -> list[dg.AssetKey]:
     return [nodes.table_key(pipeline, table) for table in (nodes.CHANGE_LOG, nodes.DDL_HISTORY, nodes.WATERMARKS)]
 
 
+def node_of_cuts(pipeline: Pipeline) -> dg.AssetKey | None:
+    """`consistent_cuts`, if mirrors are nodes: without a catalog they are not."""
+    return nodes.table_key(pipeline, nodes.CUTS) if pipeline.paths.has_files else None
+
+
 def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
     """The `CutMaker` of the pipeline. `report`: callback that receives one progress line per call."""
     return CutMaker(
@@ -129,12 +134,9 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
         with open_lake(context, pipeline, short_lived=True) as lake:
             catalog = CatalogUpdates(pipeline.catalog, context.log.warning)
             results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog)
-        new_mirrors = AssetEvents(context.instance, {}, mirror_parents(pipeline))
-        for result in results:
-            if isinstance(result, dg.MaterializeResult) and result.asset_key not in declared:
-                context.log_event(new_mirrors.materialization(result))
-            else:
-                yield result
+        yield from AssetEvents(context.instance, {}, mirror_parents(pipeline), cuts=node_of_cuts(pipeline)).yielded(
+            context, results, declared
+        )
 
     return mirrors.with_attributes(asset_key_replacements={name: key for name, key in names.items() if name != key})
 
@@ -188,8 +190,8 @@ def _cuts_spec(
 ) -> dg.AssetSpec:
     return dg.AssetSpec(
         key,
-        # without mirrors, the cuts depend on the tables that the mirrors will depend on
-        deps=mirrors or mirror_parents(pipeline.untranslated),
+        # also without mirrors after the decoded tables; and dependencies that end would be "Unsynced"
+        deps=[nodes.table_key(pipeline.untranslated, nodes.WATERMARKS), *mirrors],
         group_name=pipeline.name,
         description=_CUTS,
         **nodes.node_attributes(pipeline),

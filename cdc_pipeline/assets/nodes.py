@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version
+from pathlib import Path
 from typing import TypedDict
 
 import dagster as dg
@@ -21,7 +21,17 @@ from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
 
-CODE_VERSION = version("cdc_pipeline")
+RULES = ("contracts", "dialects", "mirrors/changes", "mirrors/execution", "mirrors/merge", "mirrors/planning", "mysql")
+"""Rooms that decide what decoded tables and mirrors contain."""
+
+
+def rules_version(package: Path) -> str:
+    """Hash of the modules in `RULES`."""
+    files = sorted(file for room in RULES for file in (package / room).rglob("*.py"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+CODE_VERSION = rules_version(Path(__file__).parents[1])
 _PLAIN = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*")
 RAW, CHANGE_LOG, DDL_HISTORY = "raw_topic_snapshot", "change_log", "ddl_history"
 WATERMARKS, DEAD_LETTERS, CUTS = "watermarks", "dead_letters", "consistent_cuts"
