@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cdc_pipeline.catalogs.updates import CatalogSettings
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
@@ -94,6 +95,11 @@ class Pipeline:
     """On S3: no other program ever writes to the lake, so that the store needs no conditional writes."""
     translate_key: Callable[[Sequence[str]], Sequence[str]] = field(default=tuple, compare=False, repr=False)
     """From the path of an asset key to that in Dagster (`CdcPipeline.get_asset_spec`)."""
+
+    execute: Callable[[Any, Iterable[Any]], Iterable[Any]] = field(
+        default=lambda _, results: results, compare=False, repr=False
+    )
+    """`CdcPipeline.execute`: takes a step's context and the results of its stage, and returns those for Dagster."""
 
     @property
     def untranslated(self) -> Pipeline:

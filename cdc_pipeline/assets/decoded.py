@@ -51,7 +51,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     def decoded(context: dg.AssetExecutionContext) -> Iterator[StageResult]:
         with open_lake(context, pipeline, short_lived=True) as lake:
             results = decode_results(pipeline, lake, context.log.info, RecentAnswers())
-        yield from results
+        yield from pipeline.execute(context, results)
 
     return decoded
 

@@ -168,7 +168,8 @@ class Follower:
         with open_lake(self.context, self.pipeline) as lake, deferred_interrupts():
             self._names.catch_up(lake)
 
-    def _report(self, results: Sequence[StageResult]) -> None:
+    def _report(self, stage: Sequence[StageResult]) -> None:
+        results: list[StageResult] = [*self.pipeline.execute(self.context, stage)]
         for result in results:
             self.events.report(self.context, result)
         if failed := self.events.failed_blocking_checks(results):

@@ -135,7 +135,7 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
             catalog = CatalogUpdates(pipeline.catalog, context.log.warning)
             results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog)
         yield from AssetEvents(context.instance, {}, mirror_parents(pipeline), cuts=node_of_cuts(pipeline)).yielded(
-            context, results, declared
+            context, pipeline.execute(context, results), declared
         )
 
     return mirrors.with_attributes(asset_key_replacements={name: key for name, key in names.items() if name != key})

@@ -58,7 +58,7 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         run = RunContext(context.run.run_id, context.log.info)
         with open_lake(context, pipeline, short_lived=True) as lake:
             _, results = ingest_results(pipeline, lake, run, config.until or None)
-        yield from results
+        yield from pipeline.execute(context, results)
 
     return raw_topic_snapshot.with_attributes(asset_key_replacements=inputs)
 

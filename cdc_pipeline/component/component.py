@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -11,6 +11,7 @@ import dagster as dg
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
+from cdc_pipeline.assets.asset_events import StageResult
 from cdc_pipeline.assets.decoded import decoded_assets
 from cdc_pipeline.assets.follower import follow_job
 from cdc_pipeline.assets.jobs import maintain_job, maintenance_schedule, operation_jobs
@@ -455,6 +456,7 @@ class CdcPipeline(dg.Component, YamlModel):
             single_writer=self.single_writer,
             catalog=None if self.catalog is None else self.catalog.settings,
             translate_key=self._translate_key,
+            execute=self.execute,
         )
 
     def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
@@ -463,6 +465,13 @@ class CdcPipeline(dg.Component, YamlModel):
         The key may get a prefix that depends on the key only: runs derive the keys of new tables from their names.
         """
         return spec if self.translation is None else self.translation(spec, spec)
+
+    def execute(
+        self, context: dg.AssetExecutionContext | dg.OpExecutionContext, results: Iterable[StageResult]
+    ) -> Iterator[StageResult]:
+        """What a step reports of a stage that has run, also each batch of a run that follows. For subclasses to override:
+        they may act on results and add metadata, and have to yield each result."""
+        yield from results
 
     def _translate_key(self, path: Sequence[str]) -> Sequence[str]:
         key = self.get_asset_spec(dg.AssetSpec(dg.AssetKey(path), group_name=self.name)).key

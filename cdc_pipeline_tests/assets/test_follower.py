@@ -118,6 +118,7 @@ class _Following:
     lake: str
     code: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(has_changed=False))
     events: list[Any] = field(default_factory=list)
+    execute: Any = field(default_factory=lambda: lambda _, results: results)
 
     def follow(self, **limits: float) -> Follower:
         context: Any = SimpleNamespace(
@@ -131,7 +132,7 @@ class _Following:
 
         self.made = Follower(
             context,
-            Pipeline("p", self.source, self.lake),
+            Pipeline("p", self.source, self.lake, execute=self.execute),
             Reporter(self.instance, {}, (), {_BALANCE.key}),
             NO_LIMITS,
             FollowLimits(**limits),  # type: ignore[arg-type]
@@ -191,6 +192,16 @@ def test_the_source_is_observed_rarely(following: _Following, monkeypatch: pytes
     assert 600 <= second - first < 610
     assert 600 <= third - second < 610
     assert sum(isinstance(event, dg.AssetObservation) for event in following.events) == 3
+
+
+def test_a_subclass_sees_the_results_of_each_batch(following: _Following) -> None:
+    following.source.arrivals += [(1030, 5)]
+    following.execute = lambda _, results: [
+        result._replace(metadata={"seen": 1}) if isinstance(result, dg.MaterializeResult) else result
+        for result in results
+    ]
+    following.follow(idle_seconds=60)
+    assert [list(event.metadata) for event in following.events if event.asset_key == _CUTS] == [["seen"], ["seen"]]
 
 
 def test_the_duration_of_a_batch_is_no_idle_time(following: _Following) -> None:

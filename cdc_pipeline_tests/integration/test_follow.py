@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from cdc_pipeline.assets.asset_events import StageResult
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.run_fields import FollowSettings
 from cdc_pipeline.component.source_field import CaptureFilesSource
@@ -31,6 +32,13 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 class _Translated(CdcPipeline):
+    def execute(self, context: Any, results: Iterable[StageResult]) -> Iterator[StageResult]:
+        for result in super().execute(context, results):
+            is_asset = isinstance(result, dg.MaterializeResult)
+            yield (
+                result._replace(metadata={**(result.metadata or {}), "run": context.run.run_id}) if is_asset else result
+            )
+
     def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
         return spec.replace_attributes(key=spec.key.with_prefix("eu"))
 
@@ -120,6 +128,7 @@ def test_a_first_run_reports_translated_assets_that_are_in_sync(
     lake = StoryLake(spark, tmp_path)
     lake.write_slice(FIRST)
     (reported,) = _by_batch(_run(lake, "shop_ingest", instance, _Translated))
+    assert all("run" in metadata for _, metadata in reported.materialized.values())
     loaded = _definitions(lake, _Translated)
     nodes = loaded.resolve_asset_graph()
     assert {key.to_user_string() for key in nodes.materializable_asset_keys} == set(reported.materialized)
