@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -108,6 +109,8 @@ def _type(annotation: Any) -> str:
         return "mapping, see below"
     if hasattr(annotation, "model_fields"):
         raise ValueError(f"{annotation.__name__} has no section: add it to _SECTIONS")
+    if origin is Callable:
+        return "mapping of attributes of assets"
     if origin is Literal:
         return " or ".join(f"`{value}`" for value in inner)
     if origin in (Union, types.UnionType):

@@ -11,7 +11,7 @@ from cdc_pipeline.assets.asset_events import AssetEvents
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.mirrors import cut_maker
-from cdc_pipeline.assets.nodes import CUTS, table_key, update_catalog
+from cdc_pipeline.assets.nodes import CUTS, checked_assets, table_key, update_catalog
 from cdc_pipeline.assets.opened_lake import open_lake, spark_of
 from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks.cuts import BEFORE_IMAGES, before_images_results, own_commits_result
@@ -335,7 +335,7 @@ def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
             mirrors = published_entries(published_cut(lake), lake.paths)
             tables = [*lake.paths.own_tables, *(mirror.path for mirror in mirrors)]
             names = sorted(path.removeprefix(f"{lake.paths.home}/") for path in tables)
-            commits = own_commits_result(lake, names, table_key(pipeline.name, CUTS))
+            commits = own_commits_result(lake, names, table_key(pipeline, CUTS))
             AssetEvents(context.instance, {}, ()).report(context, commits)
             done = maintenance.run(lake, context.log.info)
             Retention(pipeline.keep_days).advance(lake, context.run.run_id, context.log.info)
@@ -360,9 +360,9 @@ def verify_job(pipeline: Pipeline) -> dg.JobDefinition:
             settings = cut_maker(lake, pipeline, context.run.run_id, context.log.info).settings
             verifier = Verifier(lake, settings, context.log.info)
             found = verifier.verify(context.run.run_id)
-            cuts, events = table_key(pipeline.name, CUTS), AssetEvents(context.instance, {}, ())
-            before = previous_metadata(context.instance, cuts, BEFORE_IMAGES)
-            for result in reversed(before_images_results(verifier.verified, verifier.contradicted(), before, cuts)):
+            assets, events = checked_assets(pipeline), AssetEvents(context.instance, {}, ())
+            before = previous_metadata(context.instance, assets.cuts, BEFORE_IMAGES)
+            for result in reversed(before_images_results(verifier.verified, verifier.contradicted(), before, assets)):
                 events.report(context, result)
         rows = ((f"{one.database}.{one.table}", one.changes, one.proved, one.contradicted) for one in found)
         columns = ["table", "changes", "proved", "contradicted"]

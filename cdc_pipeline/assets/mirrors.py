@@ -17,10 +17,8 @@ from cdc_pipeline.checks import cuts as cut_checks
 from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, KeysToCheck, keys_hold_results, schema_results
 from cdc_pipeline.checks.records import BALANCE, cut_balance_result
 from cdc_pipeline.checks.results import (
-    check_key,
+    CheckedAssets,
     code_span,
-    mirror_key,
-    mirror_name,
     newest_evaluation,
     previous_metadata,
     previously_failed_tables,
@@ -57,7 +55,12 @@ _SOFT_DELETE = f" Rows deleted upstream stay, with {DELETED} true."
 
 def mirror_parents(pipeline: Pipeline) -> list[dg.AssetKey]:
     """The assets that every mirror depends on."""
-    return [nodes.table_key(pipeline.name, table) for table in (nodes.CHANGE_LOG, nodes.DDL_HISTORY, nodes.WATERMARKS)]
+    return [nodes.table_key(pipeline, table) for table in (nodes.CHANGE_LOG, nodes.DDL_HISTORY, nodes.WATERMARKS)]
+
+
+def node_of_cuts(pipeline: Pipeline) -> dg.AssetKey | None:
+    """`consistent_cuts`, if mirrors are nodes: without a catalog they are not."""
+    return nodes.table_key(pipeline, nodes.CUTS) if pipeline.paths.has_files else None
 
 
 def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
@@ -83,18 +86,17 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry, freshness: dg.Freshness
     attributes = nodes.node_attributes(pipeline)
     attributes["tags"][nodes.LIFECYCLE] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
     return dg.AssetSpec(
-        mirror_key(pipeline.name, entry.name),
-        deps=mirror_parents(pipeline),
+        nodes.mirror_key(pipeline.untranslated, entry.name),
+        deps=mirror_parents(pipeline.untranslated),
         group_name=nodes.mirror_group(pipeline.name, entry.database),
         description=_description(entry) + lifecycle,
         skippable=True,
         freshness_policy=None if entry.dropped else freshness,
         **attributes,
         metadata={
-            "dagster/uri": entry.path,
-            "dagster/table_name": str(entry.name),
+            **nodes.address(pipeline, str(entry.name), entry.path),
             "dagster/column_schema": column_schema(entry),
-            "dagster/column_lineage": nodes.mirror_lineage(pipeline.name, entry),
+            "dagster/column_lineage": nodes.mirror_lineage(pipeline, entry),
             **({"renamed_to": entry.moved_to} if entry.moved_to else {}),
             **({"upstream_table": entry.upstream} if entry.upstream else {}),
             **({"upstream_tables": dg.MetadataValue.json(list(entry.merged))} if entry.merged else {}),
@@ -129,8 +131,10 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     """One step with a node per mirror in the catalog. A run adds new mirrors to the catalog."""
     specs = [mirror_spec(pipeline, entry, limits.policy()) for entry in _known_mirrors(pipeline)]
     live = {spec.key for spec in specs if spec.tags[nodes.LIFECYCLE] == "live"}
-    cuts = nodes.table_key(pipeline.name, nodes.CUTS)
-    parents = {cuts: [spec.key for spec in specs] or mirror_parents(pipeline)}
+    cuts = nodes.table_key(pipeline.untranslated, nodes.CUTS)
+    mirror_names = {nodes.table_key(pipeline, *spec.key.path[1:]): TableName(*spec.key.path[2:]) for spec in specs}
+    parents = {key: mirror_parents(pipeline) for key in mirror_names}
+    parents[nodes.table_key(pipeline, nodes.CUTS)] = [nodes.table_key(pipeline, nodes.WATERMARKS), *mirror_names]
     names = {nodes.name_safe_key(spec.key): spec.key for spec in specs}
     specs = [spec.replace_attributes(key=key) for key, spec in zip(names, specs, strict=True)]
 
@@ -149,16 +153,15 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     def mirrors(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = RunContext(context.run.run_id, context.log.info)
         selected = {*context.selected_asset_keys, *context.selected_asset_check_keys}
-        asked = [name for key in context.selected_asset_check_keys if (name := mirror_name(key.asset_key))]
+        asked = {key.asset_key for key in context.selected_asset_check_keys}
         with open_lake(context, pipeline, short_lived=True) as lake:
             catalog = CatalogUpdates(pipeline.catalog, context.log.warning)
-            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog, asked)
-        blocking = {dg.AssetCheckKey(cuts, BALANCE)}
-        events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking)
+            names_asked = [name for key, name in mirror_names.items() if key in asked]
+            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog, names_asked)
+        blocking = {dg.AssetCheckKey(nodes.table_key(pipeline, nodes.CUTS), BALANCE)}
+        events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking, node_of_cuts(pipeline))
         # whatever is selected, a cut advances all mirrors
-        for result in results:
-            key = check_key(result) if isinstance(result, dg.AssetCheckResult) else result.asset_key
-            yield result if key in selected else events.convert(result)
+        yield from events.yielded(pipeline.execute(context, results), selected)
 
     return mirrors.with_attributes(asset_key_replacements={name: key for name, key in names.items() if name != key})
 
@@ -177,19 +180,20 @@ def cut_results(
 
     `asked`: mirrors whose checks are evaluated even if nothing has changed.
     """
-    cuts = nodes.table_key(pipeline.name, nodes.CUTS)
+    assets = nodes.checked_assets(pipeline)
+    cuts = assets.cuts
     maker = cut_maker(lake, pipeline, run.run_id, run.report)
     report = maker.advance()
     # without a catalog there is only the metadata of new materializations
     mirrors = report.mirrors if lake.paths.has_files else [one for one in report.mirrors if one.name in report.changed]
     catalog = nodes.update_catalog(lake, mirrors, reread=bool(report.selection_changes))
-    checks = _lake_check_results(instance, lake, pipeline, report, cuts, recent, asked)
+    checks = _lake_check_results(instance, lake, pipeline, report, assets, recent, asked)
     by_name = {entry.name: entry for entry in report.mirrors}
     since = _time_of_cut(lake, report.cut_id - 1) if limits.fail and report.published else None
     touched = {**dict.fromkeys(mirrors_to_confirm(report, limits, since), TableCounts()), **report.changed}
     results: list[StageResult] = [
         dg.MaterializeResult(
-            asset_key=mirror_key(pipeline.name, name),
+            asset_key=assets.mirror(name),
             metadata={
                 **mirror_metadata(by_name[name], counts, report),
                 # Dagster's own check of schema changes compares those of materializations
@@ -210,9 +214,9 @@ def cut_results(
     if pipeline.verify_minutes and report.published:
         verifier.verify_if_due(run.run_id, timedelta(minutes=pipeline.verify_minutes))
     proved = previous_metadata(instance, cuts, cut_checks.BEFORE_IMAGES)
-    checks += cut_checks.before_images_results(verifier.verified, verifier.contradicted(), proved, cuts, asked)
-    gaps = _previous_gaps(instance, report, cuts)
-    checks += cut_checks.mirror_gaps_results(report, gaps, cuts, {*touched, *asked})
+    checks += cut_checks.before_images_results(verifier.verified, verifier.contradicted(), proved, assets, asked)
+    gaps = _previous_gaps(instance, report, assets)
+    checks += cut_checks.mirror_gaps_results(report, gaps, assets, {*touched, *asked})
     checks += [cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *fresh]
     # the sums last: from them the next run knows what mirrors show
     return [*results, *sorted(checks, key=lambda result: result.asset_key == cuts)]
@@ -223,11 +227,11 @@ def _time_of_cut(lake: Lake, cut_id: int) -> datetime | None:
     return rows[0]["published_at"] if rows else None
 
 
-def _previous_gaps(instance: dg.DagsterInstance, report: CutReport, cuts: dg.AssetKey) -> Mapping[str, Any] | None:
+def _previous_gaps(instance: dg.DagsterInstance, report: CutReport, assets: CheckedAssets) -> Mapping[str, Any] | None:
     """What `mirror_gaps_results` compares with; None if mirrors have no results, as after an upgrade."""
-    keys = [dg.AssetCheckKey(mirror_key(cuts.path[0], entry.name), cut_checks.NO_GAPS) for entry in report.mirrors[:1]]
+    keys = [dg.AssetCheckKey(assets.mirror(entry.name), cut_checks.NO_GAPS) for entry in report.mirrors[:1]]
     has_results = all(newest_evaluation(instance, key) for key in keys)
-    return previous_metadata(instance, cuts, cut_checks.NO_GAPS) if has_results else None
+    return previous_metadata(instance, assets.cuts, cut_checks.NO_GAPS) if has_results else None
 
 
 def _cuts_spec(
@@ -235,13 +239,13 @@ def _cuts_spec(
 ) -> dg.AssetSpec:
     return dg.AssetSpec(
         key,
-        # without mirrors, the cuts depend on the tables that the mirrors will depend on
-        deps=mirrors or mirror_parents(pipeline),
+        # also without mirrors after the decoded tables; and dependencies that end would be "Unsynced"
+        deps=[nodes.table_key(pipeline.untranslated, nodes.WATERMARKS), *mirrors],
         group_name=pipeline.name,
         description=_CUTS,
         **nodes.node_attributes(pipeline),
         freshness_policy=limits.policy(),
-        metadata={"dagster/uri": pipeline.paths.table(nodes.CUTS)},
+        metadata=nodes.address(pipeline, nodes.CUTS, pipeline.paths.table(nodes.CUTS)),
     )
 
 
@@ -265,11 +269,12 @@ def _lake_check_results(
     lake: Lake,
     pipeline: Pipeline,
     report: CutReport,
-    cuts: dg.AssetKey,
+    assets: CheckedAssets,
     recent: RecentAnswers,
     asked: Collection[TableName],
 ) -> list[dg.AssetCheckResult]:
     """The results of the checks that read tables of the lake, of all mirrors and of single ones."""
+    cuts = assets.cuts
     balance = cut_balance_result(lake, cuts)
     ddl = cut_checks.ddl_applied_result(lake, recent, cuts)
     breach = cut_checks.no_breach_result(lake, cuts)
@@ -280,10 +285,10 @@ def _lake_check_results(
     scope = KeysToCheck(pipeline.keys, pipeline.key_check_rows, failed[KEYS_HOLD], pipeline.merge_threads)
     # the check no_gaps reports quarantined tables, and their mirrors may be unreadable
     readable = report.without_quarantined
-    keys = keys_hold_results(lake, readable, scope, cuts)
-    schemas = schema_results(lake, readable, failed[SCHEMA_MATCHES_DDL], recent, cuts)
+    keys = keys_hold_results(lake, readable, scope, assets)
+    schemas = schema_results(lake, readable, failed[SCHEMA_MATCHES_DDL], recent, assets)
     # the maintenance job looks at all tables
     commits = cut_checks.own_commits_result(
         lake, previously_failed_tables(instance, cuts, cut_checks.ONLY_OWN_COMMITS), cuts
     )
-    return [ddl, balance, breach, *without_repeated(instance, [*keys, *schemas]), commits]
+    return [ddl, balance, breach, *without_repeated(instance, [*keys, *schemas], cuts), commits]

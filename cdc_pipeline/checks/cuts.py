@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_pipeline.checks.results import check_result, mirror_key, mirror_results, tables_result
+from cdc_pipeline.checks.results import CheckedAssets, check_result, mirror_results, tables_result
 from cdc_pipeline.gaps import Gap
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
@@ -73,7 +73,7 @@ def no_gaps_result(report: CutReport, key: dg.AssetKey) -> dg.AssetCheckResult:
         NO_GAPS,
         key,
         [f"{len(gaps)} mirror(s) have gaps, for example {name}: {_short(gap)}" for name, gap in examples],
-        _advice(key.path[0], len(quarantined)),
+        _advice(key.path[-2], len(quarantined)),
         gaps,
         is_error=bool(quarantined),
     )
@@ -92,7 +92,7 @@ def _advice(pipeline: str, quarantined: int) -> str:
 
 
 def mirror_gaps_results(
-    report: CutReport, previous: Mapping[str, Any] | None, key: dg.AssetKey, touched: Collection[TableName] = ()
+    report: CutReport, previous: Mapping[str, Any] | None, assets: CheckedAssets, touched: Collection[TableName] = ()
 ) -> list[dg.AssetCheckResult]:
     """`no_gaps` of each mirror in `touched`, and of those whose gaps are not those in `previous`, the metadata of
     `no_gaps_result`. The others keep their result. None: of all mirrors."""
@@ -108,9 +108,9 @@ def mirror_gaps_results(
         results.append(
             check_result(
                 NO_GAPS,
-                mirror_key(key.path[0], entry.name),
+                assets.mirror(entry.name),
                 [_short(gap) for gap in reversed(entry.gaps)][:3],  # why it is held is the last one
-                stopped + _advice(key.path[0], int(is_quarantined)),
+                stopped + _advice(assets.pipeline, int(is_quarantined)),
                 {"gaps": dg.MetadataValue.json(list(entry.gaps))},
                 is_error=is_quarantined,
             )
@@ -176,7 +176,7 @@ def before_images_results(
     verified: Rows,
     contradicted: Mapping[TableName, Gap],
     previous: Mapping[str, Any],
-    key: dg.AssetKey,
+    assets: CheckedAssets,
     touched: Collection[TableName] = (),
 ) -> list[dg.AssetCheckResult]:
     """Fails if row changes say of their rows what the mirrors did not have. `contradicted`: these mirrors.
@@ -195,14 +195,14 @@ def before_images_results(
     advice = "Compare the tables with upstream; begin them again with a snapshot (`cdc-pipeline docs snapshots`)"
     sums = check_result(
         BEFORE_IMAGES,
-        key,
+        assets.cuts,
         [f"{name}: {problem}" for name, problem in problems.items()],
         advice,
         {"verified_up_to_cut": cut, **{str(name): text for name, text in tables.items()}},
         is_error=True,
     )
     changed = {name: text for name, text in tables.items() if name in touched or previous.get(str(name)) != text}
-    return [sums, *mirror_results(BEFORE_IMAGES, key, changed, problems, advice)]
+    return [sums, *mirror_results(BEFORE_IMAGES, assets, changed, problems, advice)]
 
 
 NO_FAILED_ATTEMPTS = "no_failed_attempts"

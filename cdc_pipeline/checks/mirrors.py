@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from cdc_pipeline.checks.results import mirror_results, next_in_rotation, tables_result
+from cdc_pipeline.checks.results import CheckedAssets, mirror_results, next_in_rotation, tables_result
 from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import table_state
@@ -63,7 +63,9 @@ class _Checked:
     error: str = ""
 
 
-def keys_hold_results(lake: Lake, report: CutReport, scope: KeysToCheck, key: dg.AssetKey) -> list[dg.AssetCheckResult]:
+def keys_hold_results(
+    lake: Lake, report: CutReport, scope: KeysToCheck, assets: CheckedAssets
+) -> list[dg.AssetCheckResult]:
     """Fails if two rows of a mirror have the same key, or a key column is NULL. The first result is that of all mirrors,
     the others are of the mirrors that were read.
 
@@ -89,8 +91,8 @@ def keys_hold_results(lake: Lake, report: CutReport, scope: KeysToCheck, key: dg
     advice = f"Run {lake.paths.pipeline}_rebuild, which rebuilds the mirrors and replaces those that differ"
     read = {name: table.scope for name, table in zip(selected, checked, strict=True)}
     return [
-        tables_result(KEYS_HOLD, key, errors, advice, dg.MetadataValue.json(counts | postponed)),
-        *mirror_results(KEYS_HOLD, key, read, errors, advice),
+        tables_result(KEYS_HOLD, assets.cuts, errors, advice, dg.MetadataValue.json(counts | postponed)),
+        *mirror_results(KEYS_HOLD, assets, read, errors, advice),
     ]
 
 
@@ -180,7 +182,7 @@ _NONE = "no such column"
 
 
 def schema_results(
-    lake: Lake, report: CutReport, failed_before: Collection[str], recent: RecentAnswers, key: dg.AssetKey
+    lake: Lake, report: CutReport, failed_before: Collection[str], recent: RecentAnswers, assets: CheckedAssets
 ) -> list[dg.AssetCheckResult]:
     """Fails if columns in the Delta schema, in the mirror's definition (`cdc.schema`) and after the newest DDL differ. The
     first result is that of all mirrors, the others are of those that changed, or failed before or now.
@@ -212,8 +214,8 @@ def schema_results(
     checked = dg.MetadataValue.text(f"{len(selected)} of {len(entries)} mirrors")
     shown = {name: "its columns" for name in selected if name in first or str(name) in errors}
     return [
-        tables_result(SCHEMA_MATCHES_DDL, key, errors, advice, checked),
-        *mirror_results(SCHEMA_MATCHES_DDL, key, shown, errors, advice),
+        tables_result(SCHEMA_MATCHES_DDL, assets.cuts, errors, advice, checked),
+        *mirror_results(SCHEMA_MATCHES_DDL, assets, shown, errors, advice),
     ]
 
 

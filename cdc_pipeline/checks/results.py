@@ -7,7 +7,8 @@ Metadata, other than `MetadataValue.md`, names, tags and descriptions of failure
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -52,13 +53,17 @@ def check_result(
     )
 
 
-def mirror_key(pipeline: str, name: TableName) -> dg.AssetKey:
-    return dg.AssetKey([pipeline, "mirror", name.database, name.table])
+@dataclass(frozen=True)
+class CheckedAssets:
+    """Keys of the assets with checks of mirrors."""
 
+    cuts: dg.AssetKey
+    """`consistent_cuts`, after the name of the pipeline."""
+    mirror: Callable[[TableName], dg.AssetKey]
 
-def mirror_name(key: dg.AssetKey) -> TableName | None:
-    """The name of the mirror; None for another asset of a pipeline."""
-    return TableName(*key.path[2:]) if key.path[1:2] == ["mirror"] else None
+    @property
+    def pipeline(self) -> str:
+        return self.cuts.path[-2]
 
 
 _NEWEST_RESULTS = 5
@@ -83,12 +88,14 @@ def check_key(result: dg.AssetCheckResult) -> dg.AssetCheckKey:
     return dg.AssetCheckKey(result.asset_key, result.check_name)
 
 
-def without_repeated(instance: dg.DagsterInstance, results: Sequence[dg.AssetCheckResult]) -> list[dg.AssetCheckResult]:
+def without_repeated(
+    instance: dg.DagsterInstance, results: Sequence[dg.AssetCheckResult], cuts: dg.AssetKey
+) -> list[dg.AssetCheckResult]:
     """The results without those of mirrors that passed and whose newest result is that they passed.
 
     Dagster shows the newest one, and stores each with up to three synchronous writes.
     """
-    passed = [check_key(one) for one in results if one.passed and one.asset_key and mirror_name(one.asset_key)]
+    passed = [check_key(one) for one in results if one.passed and one.asset_key != cuts]
     newest = instance.event_log_storage.get_latest_asset_check_execution_by_key(passed)
     repeated = {key for key, record in newest.items() if record.status.value == "SUCCEEDED"}.intersection(passed)
     return [one for one in results if check_key(one) not in repeated]
@@ -139,13 +146,13 @@ def tables_result(
 
 
 def mirror_results(
-    check: str, cuts: dg.AssetKey, checked: Mapping[TableName, str], errors: Mapping[str, str], advice: str
+    check: str, assets: CheckedAssets, checked: Mapping[TableName, str], errors: Mapping[str, str], advice: str
 ) -> list[dg.AssetCheckResult]:
     """The results of the same check for single mirrors. `checked`: each of them → what was read of it."""
     return [
         check_result(
             check,
-            mirror_key(cuts.path[0], name),
+            assets.mirror(name),
             [errors[str(name)]] if str(name) in errors else [],
             advice,
             {"checked": read},

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from cdc_pipeline.checks import cuts as checks
 from cdc_pipeline.checks.cuts import before_images_results, mirror_gaps_results, no_gaps_result, own_commits_result
-from cdc_pipeline.checks.results import WRONG_TABLES, mirror_name
+from cdc_pipeline.checks.results import WRONG_TABLES
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.log_files import has_version
@@ -23,7 +23,7 @@ from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, with_he
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
-from cdc_pipeline_tests.support.lakes.mirror_checks import CUTS
+from cdc_pipeline_tests.support.lakes.mirror_checks import CHECKED, CUTS
 
 _ROWS: dict[str, Any] = {"add": {"path": "a.parquet", "dataChange": True}}
 
@@ -111,23 +111,21 @@ def _of_mirrors(results: list[dg.AssetCheckResult]) -> dict[str, tuple[bool, dg.
     shown = {}
     for result in results:
         assert result.asset_key is not None
-        name = mirror_name(result.asset_key)
-        assert name is not None
-        shown[name.table] = result.passed, result.severity
+        shown[result.asset_key.path[-1]] = result.passed, result.severity
     return shown
 
 
 def test_a_mirror_shows_its_gaps_once() -> None:
     before = _report({"a": (), "b": ("a gap",), "c": (), "d": ("old",)})
-    assert _of_mirrors(mirror_gaps_results(before, None, CUTS)) == {
+    assert _of_mirrors(mirror_gaps_results(before, None, CHECKED)) == {
         **dict.fromkeys("ac", (True, _WARN)),
         **dict.fromkeys("bd", (False, _WARN)),
     }
     previous = {name: entry.value for name, entry in no_gaps_result(before, CUTS).metadata.items()}
-    assert mirror_gaps_results(before, previous, CUTS) == []
+    assert mirror_gaps_results(before, previous, CHECKED) == []
     # changed rows, a new gap, a gap that ended
     now = _report({"a": (), "b": ("a gap",), "c": ("new",), "d": ()})
-    assert _of_mirrors(mirror_gaps_results(now, previous, CUTS, [TableName("db", "a")])) == {
+    assert _of_mirrors(mirror_gaps_results(now, previous, CHECKED, [TableName("db", "a")])) == {
         "a": (True, _WARN),
         "c": (False, _WARN),
         "d": (True, _WARN),
@@ -138,7 +136,7 @@ def test_a_held_and_a_quarantined_mirror_say_what_to_do() -> None:
     held = HeldTable(TableName("db", "a"), Position("t", 0, 437), 1)
     broken = HeldTable(TableName("db", "b"), Position("t", 0, 438), 1, error="ApplyRows failed")
     report = _report({"a": ("another gap",), "b": ()}, held=(held, broken))
-    of_held, of_broken = mirror_gaps_results(report, {}, CUTS)
+    of_held, of_broken = mirror_gaps_results(report, {}, CHECKED)
     assert (of_held.passed, of_held.severity) == (False, _WARN)
     assert str(of_held.description).startswith(
         "`held (ddl_policy) until its statement is approved: see ddl_history at t/0@437; another gap`. "
@@ -157,7 +155,7 @@ def test_before_images_of_a_mirror_are_shown_when_they_change(monkeypatch: pytes
 
     def results(previous: dict[str, Any], found: dict[TableName, Gap]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The metadata of the result of all, and the results of single mirrors."""
-        of_all, *of_mirrors = before_images_results(cast("Any", None), found, previous, CUTS)
+        of_all, *of_mirrors = before_images_results(cast("Any", None), found, previous, CHECKED)
         assert of_all.passed == (not found)
         return {name: entry.value for name, entry in of_all.metadata.items()}, _of_mirrors(of_mirrors)
 
@@ -168,5 +166,5 @@ def test_before_images_of_a_mirror_are_shown_when_they_change(monkeypatch: pytes
     totals["a"] = Verified("a", "db", "a", 9, 9)
     assert results(previous, gaps)[1] == {"a": (True, _ERROR)}
     previous = results(previous, gaps)[0]
-    of_all, of_b = before_images_results(cast("Any", None), gaps, previous, CUTS, [TableName("db", "b")])
-    assert (of_all.asset_key, mirror_name(of_b.asset_key)) == (CUTS, TableName("db", "b"))  # type: ignore[arg-type]
+    of_all, of_b = before_images_results(cast("Any", None), gaps, previous, CHECKED, [TableName("db", "b")])
+    assert (of_all.asset_key, of_b.asset_key) == (CUTS, CHECKED.mirror(TableName("db", "b")))

@@ -18,7 +18,6 @@ from cdc_pipeline.checks.mirrors import KeysToCheck, ddl_differences, delta_diff
 from cdc_pipeline.checks.records import dead_letters_result
 from cdc_pipeline.checks.results import (
     WRONG_TABLES,
-    mirror_key,
     next_in_rotation,
     previously_failed_tables,
     without_repeated,
@@ -29,7 +28,7 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.model.state import METADATA, MirrorState
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
-from cdc_pipeline_tests.support.lakes.mirror_checks import CUTS, mirror_checks, report_of
+from cdc_pipeline_tests.support.lakes.mirror_checks import CHECKED, CUTS, mirror_checks, report_of
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, put
 from cdc_pipeline_tests.support.lakes.ways import MERGED, REWRITTEN, written_by
@@ -77,7 +76,7 @@ def test_failed_tables_are_checked_again() -> None:
 
 
 def test_a_mirror_that_passes_again_has_no_new_result() -> None:
-    mirror = mirror_key("shop", TableName("db", "t"))
+    mirror = CHECKED.mirror(TableName("db", "t"))
 
     def results(*, passed: bool) -> list[dg.AssetCheckResult]:
         return [dg.AssetCheckResult(check_name="any", asset_key=key, passed=passed) for key in (CUTS, mirror)]
@@ -85,7 +84,7 @@ def test_a_mirror_that_passes_again_has_no_new_result() -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         stored = []
         for passed in (True, True, False, False, True):
-            found = without_repeated(instance, results(passed=passed))
+            found = without_repeated(instance, results(passed=passed), CUTS)
             stored.append(len(found))
             for one in found:
                 instance.report_runless_asset_event(
@@ -174,7 +173,7 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     assert [(check.passed, check.description) for check in (keys, schemas, commits)] == [(True, None)] * 3
     assert keys.metadata["checked"].value == {"all rows": 1, "tables without a key": 1}
     # a run without changes checks nothing
-    (untouched,) = keys_hold_results(Lake(spark, lake), report_of(spark, lake), KeysToCheck({}), CUTS)
+    (untouched,) = keys_hold_results(Lake(spark, lake), report_of(spark, lake), KeysToCheck({}), CHECKED)
     assert (untouched.passed, untouched.metadata["checked"].value) == (True, {})
 
     path = lake.mirror(TableName("db", "t"))
@@ -206,7 +205,7 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     ):
         to_check = KeysToCheck({}, most_rows, ["db.t"])
         with written_by(way):  # small mirrors are read in the same way
-            found, of_mirror = keys_hold_results(Lake(spark, lake), replace(report, mirrors=entries), to_check, CUTS)
+            found, of_mirror = keys_hold_results(Lake(spark, lake), replace(report, mirrors=entries), to_check, CHECKED)
         assert found.severity == dg.AssetCheckSeverity.ERROR
         assert found.description is not None
         assert found.description.startswith("`db.t: 1 key(s) in more than one row, or NULL: t/1@0 and t/1@77`. ")

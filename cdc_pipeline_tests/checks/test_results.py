@@ -27,8 +27,10 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.source import Intake, OpenTransaction
+from cdc_pipeline_tests.support.lakes.mirror_checks import CHECKED
 
 _KEY = dg.AssetKey(["shop", "consistent_cuts"])
+
 _HOSTILE = (
     *("![x](http://evil.example/p.png)", "[a](http://e/)", "<img src=http://e/p.png>", "<a href='http://e/'>x</a>"),
     *("http://evil.example/", "<http://e/>", "www.evil.example", "evil@e.example", "[x]: http://e/", "| a | [b](c) |"),
@@ -78,9 +80,9 @@ def _check_results(text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.As
     recent: Any = SimpleNamespace(cached_query=lambda name, table_version, query: rows)
     lake: Any = SimpleNamespace(paths=SimpleNamespace(pipeline="shop"), state=lambda table: None)
     yield no_gaps_result(report, _KEY)
-    yield from mirror_gaps_results(report, None, _KEY)
+    yield from mirror_gaps_results(report, None, CHECKED)
     name = TableName("db", text)
-    yield from mirror_results("keys_hold", _KEY, {name: "all rows"}, {str(name): f"1 key: {text}/0@1"}, "Rebuild")
+    yield from mirror_results("keys_hold", CHECKED, {name: "all rows"}, {str(name): f"1 key: {text}/0@1"}, "Rebuild")
     yield fresh_result(report, FreshnessLimits(warn=timedelta(0)), _KEY, report.resolved_time)
     yield tables_result("keys_hold", _KEY, {f"db.{text}": f"1 key: {text}/0@1"}, "Rebuild", dg.MetadataValue.int(1))
     yield attempt_result(_KEY, f"attempt 3 failed: {text}", 3)

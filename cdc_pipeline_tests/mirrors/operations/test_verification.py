@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
 
-import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
@@ -19,6 +18,7 @@ from cdc_pipeline.mirrors.operations import verification
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.operations.verification import Verifier
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
+from cdc_pipeline_tests.support.lakes.mirror_checks import CHECKED
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, softly, update
 from cdc_pipeline_tests.support.lakes.stream import Stream
 
@@ -156,8 +156,7 @@ def test_a_run_reads_the_verifications_once(stream: Stream) -> None:
     with patch.object(verification, "read_verifications", wraps=read_verifications) as read:
         verifier = Verifier(stream.lake, CutSettings("UTC"), lambda line: None)
         verifier.verify_if_due("run", timedelta())
-        cuts = dg.AssetKey(["shop", "consistent_cuts"])
-        result = before_images_results(verifier.verified, verifier.contradicted(), {}, cuts)[0]
+        result = before_images_results(verifier.verified, verifier.contradicted(), {}, CHECKED)[0]
     assert (read.call_count, result.passed) == (1, True)
     assert verifier.verified == read_verifications(stream.lake)
     assert result.metadata["db.a"].value == "1 of 1 change(s) proved their row"
