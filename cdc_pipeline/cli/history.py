@@ -49,7 +49,9 @@ def table_history(
     texts = [text.encode() for text in (*key, *where.values())]
     columns = (*_LETTER_COLUMNS, "value") if texts else _LETTER_COLUMNS
     letters = read_rows(lake, "dead_letters", *named, columns=columns)  # type: ignore[arg-type]
-    rejected = {_place(letter): f"{letter['rule']}: {letter['reason']}" for letter in letters}
+    # with the name of the mirror, which may be another one
+    by_value = read_rows(lake, "dead_letters", ("rule", "=", VALUE_HAS_TYPE), columns=_LETTER_COLUMNS)
+    rejected = {_place(letter): f"{letter['rule']}: {letter['reason']}" for letter in (*letters, *by_value)}
     releases: dict[Position, Row] = {}
     for row in sorted(read_rows(lake, RELEASES, columns=_RELEASE_COLUMNS), key=lambda row: row["released_at"]):
         earlier = releases.get(_place(row), row)["replacement"]

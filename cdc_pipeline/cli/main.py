@@ -181,16 +181,14 @@ def approve(declared: DeclaredPipeline, tables: tuple[str, ...]) -> None:
 @click.option("--positions", multiple=True, metavar="POSITION", help="topic/partition@offset, or @first-last.")
 @click.option("--rules", multiple=True, metavar="PATTERN", help="Rules; * for all dead letters.")
 @click.option("--tables", multiple=True, metavar="PATTERN", help="Tables, as database.table.")
-@click.option(
-    "--replacements", type=_FILE, metavar="FILE", help="Messages as they should have been, as of `kcat -C -J`."
-)
+@click.option("--replacements", type=_FILE, metavar="FILE", help="Messages as they should be, as of `kcat -C -J`.")
 @click.option("--note", default="", help="Why, stored in dead_letter_releases.")
 def release(declared: DeclaredPipeline, replacements: Path | None, note: str, **filters: tuple[str, ...]) -> None:
     """Decode dead letters again, as they are or with a replacement, and rebuild what depends on them.
 
     Those that match all given filters, and those with a replacement.
     """
-    config = {name: list(given) for name, given in filters.items()}
+    config: dict[str, Any] = {name: list(given) for name, given in filters.items()}
     config |= {"replacement_file": str(replacements or ""), "note": note}
     finished = run_job(declared, "release_dead_letters", {"release_letters": config})
     _finish(finished)

@@ -190,7 +190,7 @@ class CutPlanner:
         places = {name: name for name in names}
         if not places:
             return {}
-        rows = read_rows(self.lake, "ddl_history", ("status", "=", APPLIED), ("cut_id", "<", self.window.cut_id))
+        rows = read_rows(self.lake, "ddl_history", ("status", "=", APPLIED), ("cut_id", "<=", self.window.cut_id - 1))
         for event in in_upstream_order(ddl_event(Row(**row)) for row in rows):
             for change in mirrored_event(event, self.settings.selection).changes:
                 for old, new in change.names().renamed:
