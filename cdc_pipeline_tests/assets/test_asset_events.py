@@ -98,8 +98,8 @@ def test_versions_of_inputs_come_from_this_run_or_the_newest_materialization(ins
 _CUTS = dg.AssetKey(["p", "cuts"])
 
 
-def _nodes(mirrors: list[dg.AssetKey]) -> dg.Definitions:
-    """What Dagster loads if the catalog has these mirrors."""
+def _nodes(mirrors: list[dg.AssetKey], new: dg.AssetKey = _NEW) -> dg.Definitions:
+    """What Dagster loads if the catalog has these mirrors. Runs materialize `new`."""
     specs = [dg.AssetSpec(key, deps=[_LOG], code_version=CODE_VERSION, skippable=True) for key in mirrors]
     cuts = dg.AssetSpec(_CUTS, deps=[_LOG, *mirrors], code_version=CODE_VERSION)
 
@@ -110,7 +110,7 @@ def _nodes(mirrors: list[dg.AssetKey]) -> dg.Definitions:
     @dg.multi_asset(specs=[*specs, cuts])
     def cut(context: dg.AssetExecutionContext) -> Iterator[Any]:
         events = AssetEvents(context.instance, {}, [_LOG], cuts=_CUTS)
-        results = [_materialized(_NEW, "1"), _materialized(_CUTS, "1")]
+        results = [_materialized(new, "1"), _materialized(_CUTS, "1")]
         yield from events.yielded(results, frozenset({_CUTS, *mirrors}))
 
     return dg.Definitions([decoded, cut])
@@ -123,6 +123,13 @@ def test_after_the_run_that_created_a_mirror_all_is_in_sync(instance: dg.Dagster
     assert [stale_causes(loaded, instance, key) for key in (_LOG, _NEW, _CUTS)] == [[], [], []]
     assert loaded.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance).success
     assert [stale_causes(loaded, instance, key) for key in (_LOG, _NEW, _CUTS)] == [[], [], []]
+
+
+@pytest.mark.parametrize("name", ["codes of shop", "表", "x/y", "\n", "a" * 300])
+def test_a_mirror_of_any_name_is_reported(name: str, instance: dg.DagsterInstance) -> None:
+    key = dg.AssetKey(["p", "mirror", "db", name])
+    assert _nodes([], key).resolve_implicit_global_asset_job_def().execute_in_process(instance=instance).success
+    assert _tags(instance, _CUTS)[f"dagster/input_data_version/p/mirror/db/{name}"] == "1"
 
 
 def test_after_a_batch_that_created_a_mirror_all_is_in_sync(instance: dg.DagsterInstance) -> None:
