@@ -76,6 +76,17 @@ def _to_policy(action: object) -> DdlPolicyRules:
     return DdlPolicyRules(default=action)
 
 
+class AssetTranslation(YamlModel):
+    """Attributes of all assets. Templates may use `spec`, the asset as it is without, such as `{{ spec.group_name }}`."""
+
+    key_prefix: Annotated[str | list[str] | None, Field(description="Before each asset key.")] = None
+    group_name: Annotated[str | None, Field(description="Group in place of the pipeline's.")] = None
+    description: Annotated[str | None, Field(description="Description in place of the pipeline's.")] = None
+    owners: Annotated[list[str] | None, Field(description="Owners in place of the pipeline's.")] = None
+    tags: Annotated[dict[str, str] | None, Field(description="Further tags.")] = None
+    metadata: Annotated[dict[str, Any] | None, Field(description="Further metadata.")] = None
+
+
 @dg.scaffold_with(PipelineScaffolder)
 class CdcPipeline(dg.Component, YamlModel):
     """Canal-JSON change records to mirror tables in Delta Lake.
@@ -245,10 +256,9 @@ class CdcPipeline(dg.Component, YamlModel):
     tags: Annotated[dict[str, str], Field(description="Tags of all assets of the pipeline.")] = {}  # noqa: RUF012  # pydantic copies it
     translation: Annotated[
         TranslationFn[dg.AssetSpec] | None,
-        TranslationFnResolver[dg.AssetSpec](lambda _: {}),
+        TranslationFnResolver[dg.AssetSpec](lambda _: {}, AssetTranslation.model()),
         Field(
-            description="Changes the assets: `key_prefix`, `group_name`, `description`, `owners`, and further `tags` and "
-            "`metadata`. Templates may use `spec`, the asset as it is without.",
+            description="Changes attributes of all assets.",
             examples=[{"key_prefix": "lake", "group_name": "cdc/{{ spec.group_name }}"}],
         ),
     ] = None

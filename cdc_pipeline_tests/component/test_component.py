@@ -330,11 +330,16 @@ def test_translated_assets(load: Callable[[str], CdcPipeline], tmp_path: Path) -
     assert "shop__raw_topic_snapshot" in {node.name for node in job.nodes}  # the sensor configures it by this name
 
 
-def test_a_key_gets_a_prefix_only(load: Callable[[str], CdcPipeline]) -> None:
+def test_a_key_gets_a_prefix_only(tmp_path: Path) -> None:
     """Two tables would have one key, or a run could not tell that of a new one."""
-    component = load(_yaml({**_GOOD, "translation": {"key": "{{ spec.key.path[-1] }}"}}))
+
+    class Ours(CdcPipeline):
+        def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
+            return spec.replace_attributes(key=spec.key.path[-1])
+
+    source = CaptureFilesSource(type="capture_files", path="captures")
     with pytest.raises(ValueError, match=r"is not shop/\w+ with a key_prefix"):
-        component.build_defs()
+        Ours(name="shop", source=source, lake=str(tmp_path)).build_defs()
 
 
 def test_a_subclass_translates(tmp_path: Path) -> None:
@@ -823,6 +828,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b", "as": "c"}}}},
         ["computed", "as", "Extra inputs"],
     ),
+    "translation of a key": ({**_GOOD, "translation": {"key": "a"}}, ["translation", "key", "Extra inputs"]),
     "policy with a field too many": ({**_GOOD, "ddl_policy": {"other": "keep"}}, ["ddl_policy", "other"]),
     "merge threads a text": ({**_GOOD, "merge_threads": "two"}, ["merge_threads", "'two'", "integer"]),
 }
