@@ -37,7 +37,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help jar wheel venv venv-and-java demo test test-fast test-core test-all test-changed bench bench-end-to-end \
 	bench-tables bench-growth bench-memory bench-follow-memory bench-start bench-days bench-latency bench-many-topics bench-warm-batch \
-	bench-quick bench-beside bench-peers bench-readers bench-requests bench-snapshot lint format lock history docs docs-site screenshots ui kafka-demo clean
+	bench-quick bench-beside bench-peers bench-readers bench-requests bench-snapshot bench-verify lint format lock history docs docs-site screenshots ui kafka-demo clean
 
 # Dagster reads dagster.yaml from DAGSTER_HOME, and stores its data there.
 demo ui kafka-demo: export DAGSTER_HOME := $(CURDIR)
@@ -132,6 +132,9 @@ bench-requests: venv-and-java ## requests to S3 of runs and of a warm batch, and
 
 bench-snapshot: venv-and-java ## time to load an export and to begin a mirror with it, over Spark appending its lines
 	$(BIN)/python -m benchmarks.snapshot $(BENCH_FLAGS)
+
+bench-verify: venv-and-java ## time and memory to verify a million changes by their before images
+	$(BIN)/python -m benchmarks.verify $(BENCH_FLAGS)
 
 bench-quick: venv-and-java ## start, warm batch, and 300,000 events end to end: ten minutes
 	$(BIN)/python -m benchmarks.quick $(BENCH_FLAGS)

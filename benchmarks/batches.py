@@ -30,6 +30,8 @@ from cdc_pipeline.spark.session import SparkLakehouse
 START_MS = 1_795_248_690_000
 _TYPES = '{"id":"bigint","v":"varchar(64)","n":"int"}'
 _TSO = "COMMIT"
+ROWS_OF_A_BATCH = 1_000_000
+"""Of `BenchmarkLake.load`."""
 OFFSETS_OF_A_BATCH = 1 << 40  # above monotonically_increasing_id of a hundred partitions
 
 
@@ -113,6 +115,14 @@ class BenchmarkLake:
         assert report.totals.changes == changes, f"the cut has {report.totals.changes} changes, expected {changes}"
         return seconds
 
+    def load(self, rows: int) -> float:
+        """Inserts rows with the keys from 0 in one cut. Returns its seconds."""
+        for first in range(0, rows, ROWS_OF_A_BATCH):
+            inserts = self.spark.range(first, min(first + ROWS_OF_A_BATCH, rows))
+            self.append_raw(inserts.select(row_message("INSERT", F.col("id"), self.batch + 1).alias("value")))
+        self.decode()
+        return self.make_cut(rows)
+
     def run(self, changes: DataFrame, count: int, threads: int = 2) -> Cost:
         """Runs one batch of `count` changes through all stages."""
         before = self._cpu_seconds()
@@ -136,10 +146,19 @@ def create_message(table: str) -> str:
     )
 
 
-def row_message(kind: str, key: Column, batch: int, table: str | Column = "t") -> Column:
-    """An INSERT, UPDATE or DELETE message of the batch; the values follow from key and batch."""
-    row = F.format_string('{"id":"%d","v":"value of %d in batch %d","n":"%d"}', key, key, F.lit(batch), F.lit(batch))
-    old = F.concat(F.lit("["), row, F.lit("]")) if kind == "UPDATE" else F.lit("null")
+def row_message(kind: str, key: Column, batch: int, table: str | Column = "t", before: Column | None = None) -> Column:
+    """An INSERT, UPDATE or DELETE message of the batch; the values follow from key and batch.
+
+    `before`: the batch that wrote the former row; None: the former row is equal.
+    """
+
+    def row_of(writer: Column) -> Column:
+        return F.format_string('{"id":"%d","v":"value of %d in batch %d","n":"%d"}', key, key, writer, writer)
+
+    new = row_of(F.lit(batch))
+    former = new if before is None else row_of(before)
+    row = former if kind == "DELETE" else new
+    old = F.concat(F.lit("["), former, F.lit("]")) if kind == "UPDATE" else F.lit("null")
     ms = START_MS + batch * 1000
     return F.concat(
         F.lit('{"id":0,"database":"db","table":"'),
@@ -155,13 +174,21 @@ def row_message(kind: str, key: Column, batch: int, table: str | Column = "t") -
     )
 
 
-def mixed_changes(number: Column, key: Column, new_key: Column, batch: int, table: str | Column = "t") -> Column:
-    """Of ten numbers, seven are updates of `key`, two inserts of `new_key`, one a delete of `key`."""
+def mixed_changes(
+    number: Column,
+    key: Column,
+    new_key: Column,
+    batch: int,
+    table: str | Column = "t",
+    before: Column | None = None,
+) -> Column:
+    """Of ten numbers, seven are updates of `key`, two inserts of `new_key`, one a delete of `key`. `before`: as in
+    `row_message`."""
     kind = number % 10
     return (
-        F.when(kind < 7, row_message("UPDATE", key, batch, table))
+        F.when(kind < 7, row_message("UPDATE", key, batch, table, before))
         .when(kind < 9, row_message("INSERT", new_key, batch, table))
-        .otherwise(row_message("DELETE", key, batch, table))
+        .otherwise(row_message("DELETE", key, batch, table, before))
     )
 
 

@@ -14,14 +14,12 @@ from pathlib import Path
 from statistics import median
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from benchmarks.batches import BenchmarkLake, local_spark, row_message, spread_changes
+from benchmarks.batches import BenchmarkLake, local_spark, spread_changes
 from benchmarks.output import log
 from benchmarks.results import Figure, add_json_option, report
 
 TARGET = 1.5
-_ROWS_OF_A_BATCH = 1_000_000
 
 
 def main() -> int:
@@ -65,11 +63,7 @@ def figures_of(small: float, large: float) -> list[Figure]:
 def measure(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: int) -> float:
     """Median seconds of a cut of `batch` changes into a mirror of `rows` rows."""
     lake = BenchmarkLake(spark, folder)
-    for first in range(0, rows, _ROWS_OF_A_BATCH):
-        inserts = spark.range(first, min(first + _ROWS_OF_A_BATCH, rows))
-        lake.append_raw(inserts.select(row_message("INSERT", F.col("id"), lake.batch + 1).alias("value")))
-    lake.decode()
-    loaded = lake.make_cut(rows)
+    loaded = lake.load(rows)
     log(f"• {rows:,} rows loaded: {loaded:.1f} s")
     costs = [
         lake.run(spark.range(batch).select(spread_changes(lake.batch + 1, rows).alias("value")), batch)

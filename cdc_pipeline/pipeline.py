@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cdc_pipeline.catalogs.updates import CatalogSettings
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
@@ -92,6 +93,18 @@ class Pipeline:
     """Topic → `database.table` of the topics of Flink (`dialects.topic_tables`)."""
     single_writer: bool = False
     """On S3: no other program ever writes to the lake, so that the store needs no conditional writes."""
+    translate_key: Callable[[Sequence[str]], Sequence[str]] = field(default=tuple, compare=False, repr=False)
+    """From the path of an asset key to that in Dagster (`CdcPipeline.get_asset_spec`)."""
+
+    execute: Callable[[Any, Iterable[Any]], Iterable[Any]] = field(
+        default=lambda _, results: results, compare=False, repr=False
+    )
+    """`CdcPipeline.execute`: takes a step's context and the results of its stage, and returns those for Dagster."""
+
+    @property
+    def untranslated(self) -> Pipeline:
+        """For definitions, whose keys are translated together at the end."""
+        return replace(self, translate_key=tuple)
 
     @property
     def stores(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import cdc_pipeline
+from cdc_pipeline_tests.support.imports import imported, tree
 from cdc_pipeline_tests.support.toml import read_toml
 
 ROOT = Path(__file__).parents[1]
@@ -104,6 +105,17 @@ def test_modules_named_in_the_docs_exist() -> None:
         for path in re.findall(r"`((?:[\w-]+/)+[\w-]+\.py)(?:::\w+)?`", document.read_text(encoding="utf-8")):
             if path.split("/")[0] in tops:
                 assert (PACKAGE / path).exists() or (TESTS / path).exists(), f"{document.name}: {path}"
+
+
+def test_nothing_private_of_dagster_is_used() -> None:
+    """Neither imported nor named in a text nor reached through a public module: it changes without notice."""
+    private = re.compile(r"dagster\w*\.(?:\w+\.)*_(?!_)")
+    for file in PACKAGE.rglob("*.py"):
+        nodes = list(ast.walk(tree(file)))
+        texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        paths = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
+        named = {*imported(file), *texts, *(re.sub(r"^dg\.", "dagster.", path) for path in paths)}
+        assert [name for name in sorted(named) if private.match(name)] == [], file
 
 
 def test_public_names_are_exported_by_the_package() -> None:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
@@ -33,6 +34,7 @@ from benchmarks import (
     start,
     straight_line,
     tables,
+    verify,
     warm_batch,
 )
 from benchmarks.batches import BenchmarkLake, Cost
@@ -63,6 +65,7 @@ _MODULES = (
     "snapshot",
     "start",
     "tables",
+    "verify",
     "warm_batch",
 )
 
@@ -88,6 +91,13 @@ def test_a_batch_of_each_benchmark_has_the_changes_it_counts(spark: SparkSession
         mirror = spark.read.format("delta").load(lake.paths.mirror(TableName("db", f"t_{number}")))
         found = {row["id"]: (row["v"], row["n"]) for row in mirror.collect()}
         assert found == {key: (f"value of {key} in batch {batch}", batch) for key, batch in rows.items()}
+
+
+def test_the_changes_to_verify_prove_their_rows(spark: SparkSession, tmp_path: Path) -> None:
+    with patch("benchmarks.batches.ROWS_OF_A_BATCH", 60), patch("benchmarks.verify.ROWS_OF_A_BATCH", 60):
+        verify.prepare(spark, str(tmp_path), 100, 20)
+    (found,) = verify.verify(spark, str(tmp_path))
+    assert (found.changes, found.proved, found.contradicted) == (20, 20, 0)
 
 
 def _batch(raw: float, decode_seconds: float, mirror: float, events: int = 350) -> Batch:
@@ -317,10 +327,14 @@ _COSTS = [Cost(0.3, 0.7, 1.0, 3.0), Cost(0.1, 0.5, 0.6, 2.0), Cost(0.2, 0.6, 0.8
                 "snapshot_adoption_large_peak 2200 MB - -",
             ],
         ),
+        (
+            verify.figures_of(verify.Run(61, 100, 1_900_000_000)),
+            ["verify_seconds 61.0 s 60 missed", "verify_peak_memory 1.90 GB 2 met", "verify_cpu_seconds 100 CPU-s - -"],
+        ),
     ],
     ids=(
         *("decode", "end_to_end", "tables", "growth", "memory", "follow_memory", "start", "days", "latency"),
-        *("many_topics", "warm_batch", "peers", "readers", "requests", "snapshot", "snapshot_memory"),
+        *("many_topics", "warm_batch", "peers", "readers", "requests", "snapshot", "snapshot_memory", "verify"),
     ),
 )
 def test_figures_of_each_benchmark(figures: list[Figure], lines: list[str]) -> None:

@@ -106,7 +106,8 @@ def test_columns_of_a_mirror_have_both_types() -> None:
     )
     columns = spec.metadata["dagster/column_schema"].columns
     assert [(column.name, column.type, column.description) for column in columns] == [("id", "bigint", "`bigint`")]
-    assert spec.metadata["dagster/table_name"] == "db.orders"
+    assert spec.metadata["dagster/table_name"] == "shop.db.orders"
+    assert spec.metadata["dagster/storage_kind"] == "delta"
 
 
 def test_any_table_name_becomes_an_asset(lake_with_a_mirror: Path) -> None:
@@ -124,7 +125,8 @@ def test_any_table_name_becomes_an_asset(lake_with_a_mirror: Path) -> None:
     keys = {dg.AssetKey(["shop", "mirror", *table]) for table in tables}
     assets = found.resolve_asset_graph()
     assert {key for key in assets.get_all_asset_keys() if key.path[1] == "mirror"} == keys
-    assert assets.get(dg.AssetKey(["shop", "consistent_cuts"])).parent_keys == keys
+    watermarks = dg.AssetKey(["shop", "watermarks"])
+    assert assets.get(dg.AssetKey(["shop", "consistent_cuts"])).parent_keys == {*keys, watermarks}
     assert found.resolve_job_def("shop_ingest").asset_layer.executable_asset_keys >= keys
     mirrors = found.resolve_assets_def(dg.AssetKey(["shop", "mirror", "db", "codes of shop"]))
     assert len(set(mirrors.node_keys_by_output_name)) == len(tables) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import runpy
@@ -161,6 +162,14 @@ def test_the_job_that_deletes_old_runs() -> None:
         assert instance.all_logs(ended.run_id) == []
 
 
+def test_the_example_of_a_message_is_a_line_of_a_capture() -> None:
+    found = re.search(r"```json\n(\{\"topic\".*\n)```", (DOCS / "quickstart.md").read_text(encoding="utf-8"))
+    assert found
+    assert (
+        found[1] in gzip.decompress((ROOT / "data" / "captures" / "shop" / "part-0001.jsonl.gz").read_bytes()).decode()
+    )
+
+
 def test_the_index_and_the_site_have_every_page() -> None:
     pages = sorted([*(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")), *BESIDE])
     assert sorted(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)) == pages
@@ -196,6 +205,8 @@ def test_the_diagram_of_the_architecture_shows_the_asset_graph() -> None:
     }
     for name, asset in assets.items():
         if asset["checks"]:
-            (blocking, others) = re.findall(rf"^\| `{named[name]}` \|[^|]*\|([^|]*)\|([^|]*)\|$", text, re.MULTILINE)[0]
+            (blocking, others) = re.findall(
+                rf"^\| `{named[name]}[`/][^|]*\|[^|]*\|([^|]*)\|([^|]*)\|$", text, re.MULTILINE
+            )[0]
             for check, kind in asset["checks"].items():
                 assert f"`{check}`" in (blocking if kind == "blocking" else others), (name, check)

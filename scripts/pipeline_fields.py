@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import dagster as dg
 
 from cdc_pipeline.component.catalog_field import GlueCatalog, HiveCatalog
-from cdc_pipeline.component.component import CdcPipeline, DdlPolicyRules
+from cdc_pipeline.component.component import AssetTranslation, CdcPipeline, DdlPolicyRules
 from cdc_pipeline.component.kafka_fields import SecuritySettings
 from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, NotifySettings, SensorSettings
 from cdc_pipeline.component.snapshot_field import JdbcSnapshotSettings, SnapshotSettings
@@ -51,6 +52,7 @@ _SECTIONS: dict[str, Any] = {
     "routes, each": RouteRule,
     "ddl_policy": DdlPolicyRules,
     "computed, each column": ComputedField,
+    "translation": AssetTranslation,
     "sensor": SensorSettings,
     "follow": FollowSettings,
     "freshness": FreshnessSettings,
@@ -108,6 +110,8 @@ def _type(annotation: Any) -> str:
         return "mapping, see below"
     if hasattr(annotation, "model_fields"):
         raise ValueError(f"{annotation.__name__} has no section: add it to _SECTIONS")
+    if origin is Callable:
+        return "mapping, see below"
     if origin is Literal:
         return " or ".join(f"`{value}`" for value in inner)
     if origin in (Union, types.UnionType):
@@ -115,6 +119,8 @@ def _type(annotation: Any) -> str:
         return " or ".join(dict.fromkeys(words))
     if origin is list:
         return f"list of {_type(inner[0])}"
+    if annotation is Any:
+        return "any value"
     if origin is dict:
         return f"mapping of {_type(inner[0])} to {_type(inner[1])}"
     if origin is not None and inner:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import dagster as dg
 
 from cdc_pipeline.assets.nodes import CODE_VERSION
+from cdc_pipeline.checks.results import check_key
 
 StageResult: TypeAlias = "dg.MaterializeResult[None] | dg.AssetCheckResult"
 """What a stage reports for Dagster: an asset's step yields it, other steps convert it first."""
-AssetEvent: TypeAlias = "dg.AssetMaterialization | dg.AssetCheckEvaluation"
+AssetEvent: TypeAlias = "dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation"
 _VERSION = "dagster/data_version"
 _NEVER_MATERIALIZED = "INITIAL"
 """Dagster's data version of an asset without materialization."""
@@ -28,13 +29,18 @@ class AssetEvents:
     new_mirror_parents: Collection[dg.AssetKey]
     """The same for assets that are not in `parents`: mirrors that the loaded definitions do not have yet."""
     blocking: Collection[dg.AssetCheckKey] = ()
+    cuts: dg.AssetKey | None = None
+    """`consistent_cuts`, if it depends on new mirrors, too, as soon as they are loaded."""
     _versions: dict[dg.AssetKey, str] = field(default_factory=dict)
     """Data versions of the newest materializations, as far as they were needed."""
+    _new_mirrors: list[dg.AssetKey] = field(default_factory=list)
 
-    def convert(self, result: StageResult) -> AssetEvent:
+    def convert(self, result: StageResult | dg.AssetObservation) -> AssetEvent:
+        if isinstance(result, dg.AssetObservation):
+            return result
         return self._evaluation(result) if isinstance(result, dg.AssetCheckResult) else self.materialization(result)
 
-    def report(self, context: dg.OpExecutionContext, result: StageResult) -> None:
+    def report(self, context: dg.OpExecutionContext, result: StageResult | dg.AssetObservation) -> None:
         """Stores the event in the log of the run at once.
 
         For a step that reports without end: Dagster keeps every event that a step yields until the step ends, about 70 KB
@@ -43,13 +49,15 @@ class AssetEvents:
         step, event = context.get_step_execution_context(), self.convert(result)
         if isinstance(event, dg.AssetMaterialization):
             dg.DagsterEvent.asset_materialization(step, event)
+        elif isinstance(event, dg.AssetObservation):
+            dg.DagsterEvent.asset_observation(step, event)
         else:
             dg.DagsterEvent.asset_check_evaluation(step, event)
 
     def failed_blocking_checks(self, results: Iterable[StageResult]) -> list[str]:
         """Names of the checks after which Dagster would not run downstream steps."""
         checks = (result for result in results if isinstance(result, dg.AssetCheckResult) and not result.passed)
-        keys = (_check_key(check) for check in checks if check.severity is dg.AssetCheckSeverity.ERROR)
+        keys = (check_key(check) for check in checks if check.severity is dg.AssetCheckSeverity.ERROR)
         return [key.to_user_string() for key in keys if key in self.blocking]
 
     def materialization(self, result: dg.MaterializeResult[None]) -> dg.AssetMaterialization:
@@ -61,11 +69,30 @@ class AssetEvents:
             "dagster/data_version_is_user_provided": "true",
             "dagster/code_version": CODE_VERSION,
         }
-        for parent in self.parents.get(result.asset_key, self.new_mirror_parents):
-            tags[f"dagster/input_data_version/{parent.to_user_string()}"] = self._version(parent)
-            tags[f"dagster/input_event_pointer/{parent.to_user_string()}"] = "NULL"
+        if result.asset_key not in (*self.parents, *self._new_mirrors):
+            self._new_mirrors.append(result.asset_key)
+        added = self._new_mirrors if result.asset_key == self.cuts else ()
+        tags |= self._input_tags((*self.parents.get(result.asset_key, self.new_mirror_parents), *added))
         self._versions[result.asset_key] = version
         return dg.AssetMaterialization(result.asset_key, metadata=result.metadata, tags=tags)
+
+    def yielded(
+        self, results: Iterable[StageResult], selected: Collection[dg.AssetKey | dg.AssetCheckKey | None]
+    ) -> Iterator[StageResult | AssetEvent]:
+        """What the step of mirrors yields: results of what is selected, and events of the rest, such as new mirrors."""
+        for result in results:
+            key = check_key(result) if isinstance(result, dg.AssetCheckResult) else result.asset_key
+            if key not in selected:
+                yield self.convert(result)
+            elif isinstance(result, dg.MaterializeResult) and key == self.cuts:
+                yield result._replace(tags=self._input_tags(self._new_mirrors))
+            else:
+                yield result
+
+    def _input_tags(self, parents: Iterable[dg.AssetKey]) -> dict[str, str]:
+        names = {parent.to_user_string(): self._version(parent) for parent in parents}
+        versions = {f"dagster/input_data_version/{name}": version for name, version in names.items()}
+        return {**versions, **{f"dagster/input_event_pointer/{name}": "NULL" for name in names}}
 
     def _version(self, key: dg.AssetKey) -> str:
         if key not in self._versions:
@@ -76,7 +103,7 @@ class AssetEvents:
         return self._versions[key]
 
     def _evaluation(self, result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
-        key = _check_key(result)
+        key = check_key(result)
         return dg.AssetCheckEvaluation(
             asset_key=key.asset_key,
             check_name=key.name,
@@ -86,9 +113,3 @@ class AssetEvents:
             description=result.description,
             blocking=key in self.blocking,
         )
-
-
-def _check_key(result: dg.AssetCheckResult) -> dg.AssetCheckKey:
-    assert result.asset_key is not None
-    assert result.check_name is not None
-    return dg.AssetCheckKey(result.asset_key, result.check_name)

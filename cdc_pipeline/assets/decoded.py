@@ -40,7 +40,7 @@ _KINDS = {
 
 
 def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
-    keys = _keys(pipeline)
+    keys = _keys(pipeline.untranslated)
 
     @dg.multi_asset(
         name=f"{pipeline.name}_decoded",
@@ -51,7 +51,7 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     def decoded(context: dg.AssetExecutionContext) -> Iterator[StageResult]:
         with open_lake(context, pipeline, short_lived=True) as lake:
             results = decode_results(pipeline, lake, context.log.info, RecentAnswers())
-        yield from results
+        yield from pipeline.execute(context, results)
 
     return decoded
 
@@ -86,25 +86,25 @@ def decode_results(
             "new_rows": new_rows,
             "seconds": seconds,
             **delta_columns(states[table]),
-            **nodes.decoded_lineage(pipeline.name, states[table]),
+            **nodes.decoded_lineage(pipeline, states[table]),
         }
         results.append(dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version))
     return [*results, *checks]
 
 
 def _keys(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
-    return {table: nodes.table_key(pipeline.name, table) for table in _DESCRIPTIONS}
+    return {table: nodes.table_key(pipeline, table) for table in _DESCRIPTIONS}
 
 
 def _specs(pipeline: Pipeline, keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetSpec]:
     return [
         dg.AssetSpec(
             key,
-            deps=[nodes.table_key(pipeline.name, RAW)],
+            deps=[nodes.table_key(pipeline.untranslated, RAW)],
             group_name=pipeline.name,
             description=_DESCRIPTIONS[table],
             **nodes.node_attributes(pipeline),
-            metadata={"dagster/uri": pipeline.paths.table(table)},
+            metadata=nodes.address(pipeline, table, pipeline.paths.table(table)),
         )
         for table, key in keys.items()
     ]

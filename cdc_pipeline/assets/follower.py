@@ -19,10 +19,11 @@ from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
 from cdc_pipeline.assets.decoded import decode_results
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.jobs import one_step_job
-from cdc_pipeline.assets.mirrors import cut_results, mirror_parents
+from cdc_pipeline.assets.mirrors import cut_results, mirror_parents, node_of_cuts
 from cdc_pipeline.assets.nodes import CUTS, table_key
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.raw import ingest_results
+from cdc_pipeline.assets.sources import OBSERVED_SECONDS, due_observations
 from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks.cuts import attempt_result
 from cdc_pipeline.checks.streams import NO_LIMITS, FreshnessLimits
@@ -102,6 +103,7 @@ class Follower:
     """Why the run ended; empty before."""
     _started: float = 0.0
     _newest_news: float = 0.0
+    _observe_at: float = 0.0
     _recent: RecentAnswers = field(default_factory=RecentAnswers)
     _names: CatalogUpdates = field(init=False)
     _positions: Mapping[str, Any] | None = None
@@ -137,7 +139,7 @@ class Follower:
                 pause = min(_FIRST_RETRY_SECONDS * 2 ** (attempts - 1), _LONGEST_RETRY_SECONDS)
                 failure = f"attempt {attempts} failed, the next one follows in {pause:.0f} s: {failure}"
                 self.context.log.warning(failure)
-                self.events.report(self.context, attempt_result(table_key(self.pipeline.name, CUTS), failure, attempts))
+                self.events.report(self.context, attempt_result(table_key(self.pipeline, CUTS), failure, attempts))
             time.sleep(pause)
         self.end = end
         self.context.log.info(f"ends after {self.batches} batches: {end}")
@@ -166,7 +168,8 @@ class Follower:
         with open_lake(self.context, self.pipeline) as lake, deferred_interrupts():
             self._names.catch_up(lake)
 
-    def _report(self, results: Sequence[StageResult]) -> None:
+    def _report(self, stage: Sequence[StageResult]) -> None:
+        results: list[StageResult] = [*self.pipeline.execute(self.context, stage)]
         for result in results:
             self.events.report(self.context, result)
         if failed := self.events.failed_blocking_checks(results):
@@ -179,6 +182,10 @@ class Follower:
         note = newest_note(self.pipeline.paths) if self.pipeline.paths.has_files else self._positions
         with translate_errors(self.pipeline.source.secrets):
             found = self.pipeline.source.find_new_records(note)
+        if time.monotonic() >= self._observe_at:
+            self._observe_at = time.monotonic() + OBSERVED_SECONDS
+            for observation in due_observations(self.pipeline, self.context.instance, found):
+                self.events.report(self.context, observation)
         if not isinstance(found, NewRecords) or found.range_id == self._ingested_range:
             return False
         now = self._newest_news = time.monotonic()
@@ -265,7 +272,7 @@ def follow_job(
     blocking = frozenset(spec.key for definition in assets for spec in definition.check_specs if spec.blocking)
 
     def follow_source(context: dg.OpExecutionContext) -> dg.Output[None]:
-        events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking)
+        events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking, node_of_cuts(pipeline))
         follower = Follower(context, pipeline, events, freshness, limits, code)
         follower.follow()
         return dg.Output(None, metadata={"batches": follower.batches, "end": follower.end})

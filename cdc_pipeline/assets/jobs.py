@@ -11,10 +11,11 @@ from cdc_pipeline.assets.asset_events import AssetEvents
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.metadata import table_value
 from cdc_pipeline.assets.mirrors import cut_maker
-from cdc_pipeline.assets.nodes import CUTS, table_key, update_catalog
+from cdc_pipeline.assets.nodes import CUTS, checked_assets, table_key, update_catalog
 from cdc_pipeline.assets.opened_lake import open_lake, spark_of
 from cdc_pipeline.catalogs.updates import CatalogUpdates
-from cdc_pipeline.checks.cuts import before_images_result, own_commits_result
+from cdc_pipeline.checks.cuts import BEFORE_IMAGES, before_images_results, own_commits_result
+from cdc_pipeline.checks.results import previous_metadata
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
@@ -272,11 +273,15 @@ def ddl_dry_run_job(pipeline: Pipeline) -> dg.JobDefinition:
     def show_pending_ddl(context: dg.OpExecutionContext) -> dg.Output[None]:
         with translate_errors():
             lake = Lake(spark_of(context, pipeline).start(short_lived=True), pipeline.paths)
-            found = pending_statements(lake, pipeline.selection)
+            found = pending_statements(lake, published_cut(lake), pipeline.selection)
         for one in found:
-            context.log.info(f"{one.status}: {one.sql} → {one.effect}")
-        rows = ((one.status, one.sql, one.effect, str(one.position), str(one.commit_ts)) for one in found)
-        columns = ["status", "statement", "effect", "position", "commit_ts"]
+            loss = f"; lost: {one.loss}" if one.loss else ""
+            context.log.info(f"{one.status}: {one.sql} → {one.effect}{loss}; row changes that wait: {one.waiting:,}")
+        rows = (
+            (one.status, one.sql, one.effect, one.loss, one.waiting, str(one.position), str(one.commit_ts))
+            for one in found
+        )
+        columns = ["status", "statement", "effect", "lost", "waiting_row_changes", "position", "commit_ts"]
         return dg.Output(None, metadata={"statements": table_value(columns, rows)})
 
     return one_step_job(pipeline, "ddl_dry_run", _DRY_RUN, show_pending_ddl)
@@ -330,7 +335,7 @@ def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
             mirrors = published_entries(published_cut(lake), lake.paths)
             tables = [*lake.paths.own_tables, *(mirror.path for mirror in mirrors)]
             names = sorted(path.removeprefix(f"{lake.paths.home}/") for path in tables)
-            commits = own_commits_result(lake, names, table_key(pipeline.name, CUTS))
+            commits = own_commits_result(lake, names, table_key(pipeline, CUTS))
             AssetEvents(context.instance, {}, ()).report(context, commits)
             done = maintenance.run(lake, context.log.info)
             Retention(pipeline.keep_days).advance(lake, context.run.run_id, context.log.info)
@@ -355,8 +360,10 @@ def verify_job(pipeline: Pipeline) -> dg.JobDefinition:
             settings = cut_maker(lake, pipeline, context.run.run_id, context.log.info).settings
             verifier = Verifier(lake, settings, context.log.info)
             found = verifier.verify(context.run.run_id)
-            result = before_images_result(lake, verifier.contradicted(), table_key(pipeline.name, CUTS))
-            AssetEvents(context.instance, {}, ()).report(context, result)
+            assets, events = checked_assets(pipeline), AssetEvents(context.instance, {}, ())
+            before = previous_metadata(context.instance, assets.cuts, BEFORE_IMAGES)
+            for result in reversed(before_images_results(verifier.verified, verifier.contradicted(), before, assets)):
+                events.report(context, result)
         rows = ((f"{one.database}.{one.table}", one.changes, one.proved, one.contradicted) for one in found)
         columns = ["table", "changes", "proved", "contradicted"]
         return dg.Output(None, metadata={"tables": table_value(columns, rows)})

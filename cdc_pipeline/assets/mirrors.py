@@ -1,9 +1,10 @@
 """The assets `mirror/<database>/<table>` and `consistent_cuts`: one step advances all mirrors to one resolved TSO."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
-from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 import dagster as dg
 
@@ -13,30 +14,40 @@ from cdc_pipeline.assets.metadata import column_schema, cut_metadata, mirror_met
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks import cuts as cut_checks
-from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, KeysToCheck, keys_hold_result, schema_result
+from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, KeysToCheck, keys_hold_results, schema_results
 from cdc_pipeline.checks.records import BALANCE, cut_balance_result
-from cdc_pipeline.checks.results import code_span, previously_failed_tables
-from cdc_pipeline.checks.specs import check_spec
-from cdc_pipeline.checks.streams import FRESH, NO_LIMITS, FreshnessLimits, fresh_result
+from cdc_pipeline.checks.results import (
+    CheckedAssets,
+    code_span,
+    newest_evaluation,
+    previous_metadata,
+    previously_failed_tables,
+    without_repeated,
+)
+from cdc_pipeline.checks.specs import check_spec, mirror_check_specs
+from cdc_pipeline.checks.streams import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, mirrors_to_confirm
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog
+from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, TableCounts
 from cdc_pipeline.mirrors.model.state import DELETED, METADATA_COLUMNS
 from cdc_pipeline.mirrors.operations.maintenance import keep_small
 from cdc_pipeline.mirrors.operations.verification import Verifier
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.raw_batches import unread_topics
 from cdc_pipeline.sources.source import RunContext
 
 _CUTS = """One row per consistent cut: its resolved TSO and the Delta version of each mirror at this TSO. The row is written
 after all mirrors are committed, so a reader of a cut sees all tables as of one moment of upstream."""
-_MIRROR = "{name} as upstream has it at the resolved TSO{metadata}."
+_EXCEPT = "The check `no_gaps` lists exceptions, also before which statement a held mirror has stopped."
+_MIRROR = "{name} as upstream has it at the resolved TSO{metadata}. " + _EXCEPT
 _MERGED = (
-    "{count} upstream table(s) merged, as upstream has them at the resolved TSO{metadata}. `_source_database` and "
-    "`_source_table` name the table of a row."
+    "{count} upstream table(s) merged, as upstream has them at the resolved TSO{metadata}. " + _EXCEPT + " "
+    "`_source_database` and `_source_table` name the table of a row."
 )
 _METADATA = ", with the {names} of the message\nthat wrote each row"
 _SOFT_DELETE = f" Rows deleted upstream stay, with {DELETED} true."
@@ -44,7 +55,12 @@ _SOFT_DELETE = f" Rows deleted upstream stay, with {DELETED} true."
 
 def mirror_parents(pipeline: Pipeline) -> list[dg.AssetKey]:
     """The assets that every mirror depends on."""
-    return [nodes.table_key(pipeline.name, table) for table in (nodes.CHANGE_LOG, nodes.DDL_HISTORY, nodes.WATERMARKS)]
+    return [nodes.table_key(pipeline, table) for table in (nodes.CHANGE_LOG, nodes.DDL_HISTORY, nodes.WATERMARKS)]
+
+
+def node_of_cuts(pipeline: Pipeline) -> dg.AssetKey | None:
+    """`consistent_cuts`, if mirrors are nodes: without a catalog they are not."""
+    return nodes.table_key(pipeline, nodes.CUTS) if pipeline.paths.has_files else None
 
 
 def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
@@ -63,24 +79,24 @@ def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str
     )
 
 
-def mirror_spec(pipeline: Pipeline, entry: CatalogEntry) -> dg.AssetSpec:
+def mirror_spec(pipeline: Pipeline, entry: CatalogEntry, freshness: dg.FreshnessPolicy | None = None) -> dg.AssetSpec:
     lifecycle = " Dropped upstream, or no longer included. Its history stays in this asset." if entry.dropped else ""
     if entry.moved_to:
         lifecycle = f" Renamed to {code_span(entry.moved_to)}, which has its rows and their history."
     attributes = nodes.node_attributes(pipeline)
-    attributes["tags"]["cdc/lifecycle"] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
+    attributes["tags"][nodes.LIFECYCLE] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
     return dg.AssetSpec(
-        nodes.mirror_key(pipeline.name, entry.name),
-        deps=mirror_parents(pipeline),
+        nodes.mirror_key(pipeline.untranslated, entry.name),
+        deps=mirror_parents(pipeline.untranslated),
         group_name=nodes.mirror_group(pipeline.name, entry.database),
         description=_description(entry) + lifecycle,
         skippable=True,
+        freshness_policy=None if entry.dropped else freshness,
         **attributes,
         metadata={
-            "dagster/uri": entry.path,
-            "dagster/table_name": str(entry.name),
+            **nodes.address(pipeline, str(entry.name), entry.path),
             "dagster/column_schema": column_schema(entry),
-            "dagster/column_lineage": nodes.mirror_lineage(pipeline.name, entry),
+            "dagster/column_lineage": nodes.mirror_lineage(pipeline, entry),
             **({"renamed_to": entry.moved_to} if entry.moved_to else {}),
             **({"upstream_table": entry.upstream} if entry.upstream else {}),
             **({"upstream_tables": dg.MetadataValue.json(list(entry.merged))} if entry.merged else {}),
@@ -113,29 +129,39 @@ def _known_mirrors(pipeline: Pipeline) -> tuple[CatalogEntry, ...]:
 
 def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg.AssetsDefinition:
     """One step with a node per mirror in the catalog. A run adds new mirrors to the catalog."""
-    specs = [mirror_spec(pipeline, entry) for entry in _known_mirrors(pipeline)]
-    cuts = nodes.table_key(pipeline.name, nodes.CUTS)
-    declared = frozenset((cuts, *(spec.key for spec in specs)))
+    specs = [mirror_spec(pipeline, entry, limits.policy()) for entry in _known_mirrors(pipeline)]
+    live = {spec.key for spec in specs if spec.tags[nodes.LIFECYCLE] == "live"}
+    cuts = nodes.table_key(pipeline.untranslated, nodes.CUTS)
+    mirror_names = {nodes.table_key(pipeline, *spec.key.path[1:]): TableName(*spec.key.path[2:]) for spec in specs}
+    parents = {key: mirror_parents(pipeline) for key in mirror_names}
+    parents[nodes.table_key(pipeline, nodes.CUTS)] = [nodes.table_key(pipeline, nodes.WATERMARKS), *mirror_names]
     names = {nodes.name_safe_key(spec.key): spec.key for spec in specs}
     specs = [spec.replace_attributes(key=key) for key, spec in zip(names, specs, strict=True)]
 
     @dg.multi_asset(
         name=f"{pipeline.name}_mirrors",
         specs=[*specs, _cuts_spec(pipeline, cuts, list(names), limits)],
-        check_specs=_check_specs(cuts, limits),
+        check_specs=[
+            *_check_specs(cuts, limits),
+            *(spec for name, key in names.items() if key in live for spec in mirror_check_specs(name)),
+        ],
+        # the jobs have no check of a mirror: Dagster would plan each in each run, show it as skipped if the cut does not
+        # concern the mirror, and all as failed if the run fails
+        can_subset=True,
         required_resource_keys={pipeline.spark_key},
     )
-    def mirrors(context: dg.AssetExecutionContext) -> Iterator[StageResult]:
+    def mirrors(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = RunContext(context.run.run_id, context.log.info)
+        selected = {*context.selected_asset_keys, *context.selected_asset_check_keys}
+        asked = {key.asset_key for key in context.selected_asset_check_keys}
         with open_lake(context, pipeline, short_lived=True) as lake:
             catalog = CatalogUpdates(pipeline.catalog, context.log.warning)
-            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog)
-        new_mirrors = AssetEvents(context.instance, {}, mirror_parents(pipeline))
-        for result in results:
-            if isinstance(result, dg.MaterializeResult) and result.asset_key not in declared:
-                context.log_event(new_mirrors.materialization(result))
-            else:
-                yield result
+            names_asked = [name for key, name in mirror_names.items() if key in asked]
+            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog, names_asked)
+        blocking = {dg.AssetCheckKey(nodes.table_key(pipeline, nodes.CUTS), BALANCE)}
+        events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking, node_of_cuts(pipeline))
+        # whatever is selected, a cut advances all mirrors
+        yield from events.yielded(pipeline.execute(context, results), selected)
 
     return mirrors.with_attributes(asset_key_replacements={name: key for name, key in names.items() if name != key})
 
@@ -148,19 +174,26 @@ def cut_results(
     limits: FreshnessLimits,
     recent: RecentAnswers,
     names: CatalogUpdates,
+    asked: Collection[TableName] = (),
 ) -> list[StageResult]:
-    """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them."""
-    cuts = nodes.table_key(pipeline.name, nodes.CUTS)
+    """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them.
+
+    `asked`: mirrors whose checks are evaluated even if nothing has changed.
+    """
+    assets = nodes.checked_assets(pipeline)
+    cuts = assets.cuts
     maker = cut_maker(lake, pipeline, run.run_id, run.report)
     report = maker.advance()
     # without a catalog there is only the metadata of new materializations
     mirrors = report.mirrors if lake.paths.has_files else [one for one in report.mirrors if one.name in report.changed]
     catalog = nodes.update_catalog(lake, mirrors, reread=bool(report.selection_changes))
-    checks = _lake_check_results(instance, lake, pipeline, report, cuts, recent)
+    checks = _lake_check_results(instance, lake, pipeline, report, assets, recent, asked)
     by_name = {entry.name: entry for entry in report.mirrors}
+    since = _time_of_cut(lake, report.cut_id - 1) if limits.fail and report.published else None
+    touched = {**dict.fromkeys(mirrors_to_confirm(report, limits, since), TableCounts()), **report.changed}
     results: list[StageResult] = [
         dg.MaterializeResult(
-            asset_key=nodes.mirror_key(pipeline.name, name),
+            asset_key=assets.mirror(name),
             metadata={
                 **mirror_metadata(by_name[name], counts, report),
                 # Dagster's own check of schema changes compares those of materializations
@@ -168,7 +201,7 @@ def cut_results(
             },
             data_version=dg.DataVersion(str(by_name[name].version)),
         )
-        for name, counts in report.changed.items()
+        for name, counts in touched.items()
         if name in by_name  # not dropped in this cut
     ]
     version = dg.DataVersion(str(report.cut_id))
@@ -180,8 +213,25 @@ def cut_results(
     verifier = Verifier(lake, maker.settings, run.report)
     if pipeline.verify_minutes and report.published:
         verifier.verify_if_due(run.run_id, timedelta(minutes=pipeline.verify_minutes))
-    checks += [cut_checks.before_images_result(lake, verifier.contradicted(), cuts)]
-    return [*results, cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *checks, *fresh]
+    proved = previous_metadata(instance, cuts, cut_checks.BEFORE_IMAGES)
+    checks += cut_checks.before_images_results(verifier.verified, verifier.contradicted(), proved, assets, asked)
+    gaps = _previous_gaps(instance, report, assets)
+    checks += cut_checks.mirror_gaps_results(report, gaps, assets, {*touched, *asked})
+    checks += [cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *fresh]
+    # the sums last: from them the next run knows what mirrors show
+    return [*results, *sorted(checks, key=lambda result: result.asset_key == cuts)]
+
+
+def _time_of_cut(lake: Lake, cut_id: int) -> datetime | None:
+    rows = read_rows(lake, nodes.CUTS, ("cut_id", "=", cut_id), columns=["published_at"])
+    return rows[0]["published_at"] if rows else None
+
+
+def _previous_gaps(instance: dg.DagsterInstance, report: CutReport, assets: CheckedAssets) -> Mapping[str, Any] | None:
+    """What `mirror_gaps_results` compares with; None if mirrors have no results, as after an upgrade."""
+    keys = [dg.AssetCheckKey(assets.mirror(entry.name), cut_checks.NO_GAPS) for entry in report.mirrors[:1]]
+    has_results = all(newest_evaluation(instance, key) for key in keys)
+    return previous_metadata(instance, assets.cuts, cut_checks.NO_GAPS) if has_results else None
 
 
 def _cuts_spec(
@@ -189,13 +239,13 @@ def _cuts_spec(
 ) -> dg.AssetSpec:
     return dg.AssetSpec(
         key,
-        # without mirrors, the cuts depend on the tables that the mirrors will depend on
-        deps=mirrors or mirror_parents(pipeline),
+        # also without mirrors after the decoded tables; and dependencies that end would be "Unsynced"
+        deps=[nodes.table_key(pipeline.untranslated, nodes.WATERMARKS), *mirrors],
         group_name=pipeline.name,
         description=_CUTS,
         **nodes.node_attributes(pipeline),
         freshness_policy=limits.policy(),
-        metadata={"dagster/uri": pipeline.paths.table(nodes.CUTS)},
+        metadata=nodes.address(pipeline, nodes.CUTS, pipeline.paths.table(nodes.CUTS)),
     )
 
 
@@ -219,21 +269,26 @@ def _lake_check_results(
     lake: Lake,
     pipeline: Pipeline,
     report: CutReport,
-    cuts: dg.AssetKey,
+    assets: CheckedAssets,
     recent: RecentAnswers,
+    asked: Collection[TableName],
 ) -> list[dg.AssetCheckResult]:
-    """The results of the checks that read tables of the lake."""
+    """The results of the checks that read tables of the lake, of all mirrors and of single ones."""
+    cuts = assets.cuts
     balance = cut_balance_result(lake, cuts)
     ddl = cut_checks.ddl_applied_result(lake, recent, cuts)
     breach = cut_checks.no_breach_result(lake, cuts)
-    failed = {check: previously_failed_tables(instance, cuts, check) for check in (KEYS_HOLD, SCHEMA_MATCHES_DDL)}
+    failed = {
+        check: previously_failed_tables(instance, cuts, check).union(map(str, asked))
+        for check in (KEYS_HOLD, SCHEMA_MATCHES_DDL)
+    }
     scope = KeysToCheck(pipeline.keys, pipeline.key_check_rows, failed[KEYS_HOLD], pipeline.merge_threads)
     # the check no_gaps reports quarantined tables, and their mirrors may be unreadable
     readable = report.without_quarantined
-    keys = keys_hold_result(lake, readable, scope, cuts)
-    schemas = schema_result(lake, readable, failed[SCHEMA_MATCHES_DDL], recent, cuts)
+    keys = keys_hold_results(lake, readable, scope, assets)
+    schemas = schema_results(lake, readable, failed[SCHEMA_MATCHES_DDL], recent, assets)
     # the maintenance job looks at all tables
     commits = cut_checks.own_commits_result(
         lake, previously_failed_tables(instance, cuts, cut_checks.ONLY_OWN_COMMITS), cuts
     )
-    return [ddl, balance, breach, keys, schemas, commits]
+    return [ddl, balance, breach, *without_repeated(instance, [*keys, *schemas], cuts), commits]

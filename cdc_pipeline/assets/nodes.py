@@ -6,12 +6,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version
+from functools import partial
+from pathlib import Path
 from typing import TypedDict
 
 import dagster as dg
 from pyspark.sql import SparkSession
 
+from cdc_pipeline.checks.results import CheckedAssets
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.lake.delta import TableState, table_state
 from cdc_pipeline.lake.lake import Lake
@@ -21,18 +23,39 @@ from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
 
-CODE_VERSION = version("cdc_pipeline")
+RULES = ("contracts", "dialects", "mirrors/changes", "mirrors/execution", "mirrors/merge", "mirrors/planning", "mysql")
+"""Rooms that decide what decoded tables and mirrors contain."""
+
+
+def rules_version(package: Path) -> str:
+    """Hash of the modules in `RULES`."""
+    files = sorted(file for room in RULES for file in (package / room).rglob("*.py"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+CODE_VERSION = rules_version(Path(__file__).parents[1])
 _PLAIN = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*")
 RAW, CHANGE_LOG, DDL_HISTORY = "raw_topic_snapshot", "change_log", "ddl_history"
+LIFECYCLE = "cdc/lifecycle"
 WATERMARKS, DEAD_LETTERS, CUTS = "watermarks", "dead_letters", "consistent_cuts"
 
 
-def table_key(pipeline: str, table: str) -> dg.AssetKey:
-    return dg.AssetKey([pipeline, table])
+def table_key(pipeline: Pipeline, *table: str) -> dg.AssetKey:
+    return dg.AssetKey(pipeline.translate_key((pipeline.name, *table)))
 
 
-def mirror_key(pipeline: str, name: TableName) -> dg.AssetKey:
-    return dg.AssetKey([pipeline, "mirror", name.database, name.table])
+def mirror_key(pipeline: Pipeline, name: TableName) -> dg.AssetKey:
+    return table_key(pipeline, "mirror", name.database, name.table)
+
+
+def checked_assets(pipeline: Pipeline) -> CheckedAssets:
+    return CheckedAssets(table_key(pipeline, CUTS), partial(mirror_key, pipeline))
+
+
+def address(pipeline: Pipeline, name: str, uri: str) -> dict[str, str]:
+    """Metadata by which Dagster recognizes a table. No other pipeline has it."""
+    names = {"dagster/storage_kind": "delta", "dagster/table_name": f"{pipeline.name}.{name}"}
+    return {**names, "dagster/uri": uri}
 
 
 def name_safe_key(key: dg.AssetKey) -> dg.AssetKey:
@@ -43,7 +66,7 @@ def name_safe_key(key: dg.AssetKey) -> dg.AssetKey:
     if all(_PLAIN.fullmatch(part) for part in key.path):
         return key
     digest = hashlib.sha256("\0".join(key.path).encode()).hexdigest()[:16]
-    return dg.AssetKey([key.path[0], "mirror", f"named_{digest}"])
+    return dg.AssetKey([*key.path[:2], f"named_{digest}"])
 
 
 _NOT_IN_GROUPS = re.compile(r"[^A-Za-z0-9_]")
@@ -84,7 +107,7 @@ def mirror_group(pipeline: str, database: str) -> str:
     return f"{pipeline}_{plain}{suffix}"
 
 
-def mirror_lineage(pipeline: str, entry: CatalogEntry) -> dg.TableColumnLineage:
+def mirror_lineage(pipeline: Pipeline, entry: CatalogEntry) -> dg.TableColumnLineage:
     """Lineage of a mirror's columns to `change_log`: to the images, or to the column of the same metadata."""
     log = table_key(pipeline, CHANGE_LOG)
     metadata = {
@@ -100,7 +123,7 @@ def mirror_lineage(pipeline: str, entry: CatalogEntry) -> dg.TableColumnLineage:
     return dg.TableColumnLineage({name: found.get(name, images) for name, found in known.items()})
 
 
-def decoded_lineage(pipeline: str, table: TableState | None) -> dict[str, dg.TableColumnLineage]:
+def decoded_lineage(pipeline: Pipeline, table: TableState | None) -> dict[str, dg.TableColumnLineage]:
     """Lineage of a decoded table's columns to `raw_topic_snapshot`; empty if the table does not exist yet."""
     if table is None:
         return {}

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from cdc_pipeline.assets.asset_events import StageResult
 from cdc_pipeline.assets.metadata import delta_columns, ranges_table
-from cdc_pipeline.assets.nodes import RAW, node_attributes, table_key
+from cdc_pipeline.assets.nodes import RAW, address, name_safe_key, node_attributes, table_key
 from cdc_pipeline.assets.opened_lake import open_lake
+from cdc_pipeline.assets.sources import source_specs
 from cdc_pipeline.checks.specs import check_spec
 from cdc_pipeline.checks.streams import NO_OPEN_TRANSACTIONS, open_transactions_result
 from cdc_pipeline.lake.format import store_format
@@ -39,14 +40,17 @@ class Range(dg.Config):
 
 
 def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
-    key = table_key(pipeline.name, RAW)
+    key = table_key(pipeline.untranslated, RAW)
+    sources = (spec.key for spec in source_specs(pipeline.untranslated).values())
+    inputs = {name_safe_key(source): source for source in sources}
 
     @dg.asset(
         key=key,
+        deps=list(inputs),
         group_name=pipeline.name,
         description=_DESCRIPTION,
         **node_attributes(pipeline),
-        metadata={"dagster/uri": pipeline.paths.table(RAW)},
+        metadata=address(pipeline, RAW, pipeline.paths.table(RAW)),
         required_resource_keys={pipeline.spark_key},
         check_specs=[check_spec(NO_OPEN_TRANSACTIONS, key)] if _is_kafka(pipeline) else [],
     )
@@ -54,16 +58,16 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
         run = RunContext(context.run.run_id, context.log.info)
         with open_lake(context, pipeline, short_lived=True) as lake:
             _, results = ingest_results(pipeline, lake, run, config.until or None)
-        yield from results
+        yield from pipeline.execute(context, results)
 
-    return raw_topic_snapshot
+    return raw_topic_snapshot.with_attributes(asset_key_replacements=inputs)
 
 
 def ingest_results(
     pipeline: Pipeline, lake: Lake, run: RunContext, until: Mapping[str, Mapping[str, int]] | None = None
 ) -> tuple[Intake, list[StageResult]]:
     """Ingests new records, up to the end offsets `until` (Kafka). Returns the intake with its results for Dagster."""
-    key, started = table_key(pipeline.name, RAW), time.monotonic()
+    key, started = table_key(pipeline, RAW), time.monotonic()
     intake = pipeline.source.ingest(lake, run, until)
     store_format(lake)
     run.report(_summary(intake))

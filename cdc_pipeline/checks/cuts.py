@@ -1,14 +1,14 @@
-"""The checks of `consistent_cuts`, without `balance`, `keys_hold` and `schema_matches_ddl`."""
+"""The checks of `consistent_cuts` and of mirrors, without `balance`, `keys_hold` and `schema_matches_ddl`."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import dagster as dg
 
-from cdc_pipeline.checks.results import check_result, tables_result
+from cdc_pipeline.checks.results import CheckedAssets, check_result, mirror_results, tables_result
 from cdc_pipeline.gaps import Gap
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
@@ -16,7 +16,7 @@ from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
-from cdc_pipeline.lake.tables.verifications import last_verified_cut, verified_totals
+from cdc_pipeline.lake.tables.verifications import Rows, last_verified_cut, verified_totals
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mysql.ddl.statements import without_literals
 from cdc_pipeline.mysql.model.table import TableName
@@ -64,7 +64,6 @@ def _position(row: Mapping[str, Any]) -> str:
 
 def no_gaps_result(report: CutReport, key: dg.AssetKey) -> dg.AssetCheckResult:
     """Warns if a mirror may differ from upstream, fails if a table is quarantined. The metadata lists reasons per table."""
-    pipeline = key.path[0]
     gaps = {str(entry.name): "; ".join(entry.gaps) for entry in report.mirrors if entry.gaps}
     # a quarantined table may have no mirror
     quarantined = {str(table.name): str(table.gap) for table in report.held if table.error}
@@ -74,14 +73,49 @@ def no_gaps_result(report: CutReport, key: dg.AssetKey) -> dg.AssetCheckResult:
         NO_GAPS,
         key,
         [f"{len(gaps)} mirror(s) have gaps, for example {name}: {_short(gap)}" for name, gap in examples],
-        f"{len(quarantined)} table(s) are quarantined: resolve the error, then run {pipeline}_rebuild with their names "
-        "in tables (`cdc-pipeline docs operations quarantined`)"
-        if quarantined
-        else f"Run {pipeline}_release_dead_letters for dead letters, {pipeline}_rebuild for late changes, "
-        f"{pipeline}_approve_ddl for held statements. For other reasons read `cdc-pipeline docs operations gaps`",
+        _advice(key.path[-2], len(quarantined)),
         gaps,
         is_error=bool(quarantined),
     )
+
+
+def _advice(pipeline: str, quarantined: int) -> str:
+    if quarantined:
+        return (
+            f"{quarantined} table(s) are quarantined: resolve the error, then run {pipeline}_rebuild with their names "
+            "in tables (`cdc-pipeline docs operations quarantined`)"
+        )
+    return (
+        f"Run {pipeline}_release_dead_letters for dead letters, {pipeline}_rebuild for late changes, "
+        f"{pipeline}_approve_ddl for held statements. For other reasons read `cdc-pipeline docs operations gaps`"
+    )
+
+
+def mirror_gaps_results(
+    report: CutReport, previous: Mapping[str, Any] | None, assets: CheckedAssets, touched: Collection[TableName] = ()
+) -> list[dg.AssetCheckResult]:
+    """`no_gaps` of each mirror in `touched`, and of those whose gaps are not those in `previous`, the metadata of
+    `no_gaps_result`. The others keep their result. None: of all mirrors."""
+    held = {table.name: table for table in report.held}
+    results = []
+    for entry in report.mirrors:
+        is_known = previous is not None and previous.get(str(entry.name), "") == "; ".join(entry.gaps)
+        if is_known and entry.name not in touched:
+            continue
+        table = held.get(entry.name)
+        is_quarantined = table is not None and bool(table.error)
+        stopped = "" if table is None or is_quarantined else "The mirror is as of before this statement. "
+        results.append(
+            check_result(
+                NO_GAPS,
+                assets.mirror(entry.name),
+                [_short(gap) for gap in reversed(entry.gaps)][:3],  # why it is held is the last one
+                stopped + _advice(assets.pipeline, int(is_quarantined)),
+                {"gaps": dg.MetadataValue.json(list(entry.gaps))},
+                is_error=is_quarantined,
+            )
+        )
+    return results
 
 
 def _short(text: str) -> str:
@@ -138,22 +172,37 @@ def own_commits_result(lake: Lake, tables: Iterable[str], key: dg.AssetKey) -> d
 BEFORE_IMAGES = "before_images"
 
 
-def before_images_result(lake: Lake, contradicted: Mapping[TableName, Gap], key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Fails if row changes say of their rows what the mirrors did not have. `contradicted`: these mirrors."""
-    cut = last_verified_cut(lake)
+def before_images_results(
+    verified: Rows,
+    contradicted: Mapping[TableName, Gap],
+    previous: Mapping[str, Any],
+    assets: CheckedAssets,
+    touched: Collection[TableName] = (),
+) -> list[dg.AssetCheckResult]:
+    """Fails if row changes say of their rows what the mirrors did not have. `contradicted`: these mirrors.
+
+    The first result is that of all mirrors, the others are of `touched` and of those that `previous`, its metadata, shows
+    otherwise.
+    """
+    cut = last_verified_cut(verified)
+    problems = {str(name): str(gap) for name, gap in sorted(contradicted.items())}
     tables = {
-        f"{one.database}.{one.table}": f"{one.proved} of {one.changes} change(s) proved their row"
+        (name := TableName(one.database, one.table)): f"{one.proved} of {one.changes} change(s) proved their row"
         + ("" if one.reason is None else f"; not the newest ones: {one.reason}")
-        for one in verified_totals(lake).values()
+        + ("" if str(name) not in problems else f"; {problems[str(name)]}")
+        for one in verified_totals(verified).values()
     }
-    return check_result(
+    advice = "Compare the tables with upstream; begin them again with a snapshot (`cdc-pipeline docs snapshots`)"
+    sums = check_result(
         BEFORE_IMAGES,
-        key,
-        [f"{name}: {gap}" for name, gap in sorted(contradicted.items())],
-        "Compare the tables with upstream; begin them again with a snapshot (`cdc-pipeline docs snapshots`)",
-        {"verified_up_to_cut": cut, **tables},
+        assets.cuts,
+        [f"{name}: {problem}" for name, problem in problems.items()],
+        advice,
+        {"verified_up_to_cut": cut, **{str(name): text for name, text in tables.items()}},
         is_error=True,
     )
+    changed = {name: text for name, text in tables.items() if name in touched or previous.get(str(name)) != text}
+    return [sums, *mirror_results(BEFORE_IMAGES, assets, changed, problems, advice)]
 
 
 NO_FAILED_ATTEMPTS = "no_failed_attempts"

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from cdc_pipeline.checks.results import next_in_rotation, tables_result
+from cdc_pipeline.checks.results import CheckedAssets, mirror_results, next_in_rotation, tables_result
 from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import table_state
@@ -63,8 +63,11 @@ class _Checked:
     error: str = ""
 
 
-def keys_hold_result(lake: Lake, report: CutReport, scope: KeysToCheck, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Fails if two rows of a mirror have the same key, or a key column is NULL.
+def keys_hold_results(
+    lake: Lake, report: CutReport, scope: KeysToCheck, assets: CheckedAssets
+) -> list[dg.AssetCheckResult]:
+    """Fails if two rows of a mirror have the same key, or a key column is NULL. The first result is that of all mirrors,
+    the others are of the mirrors that were read.
 
     The metadata lists the positions of the messages that wrote such rows. It has no key values, which may be sensitive.
     """
@@ -86,7 +89,11 @@ def keys_hold_result(lake: Lake, report: CutReport, scope: KeysToCheck, key: dg.
     counts = dict(sorted(Counter(table.scope for table in checked).items()))
     postponed = {"postponed to a later cut": len(changed) - len(selected)} if len(changed) > len(selected) else {}
     advice = f"Run {lake.paths.pipeline}_rebuild, which rebuilds the mirrors and replaces those that differ"
-    return tables_result(KEYS_HOLD, key, errors, advice, dg.MetadataValue.json(counts | postponed))
+    read = {name: table.scope for name, table in zip(selected, checked, strict=True)}
+    return [
+        tables_result(KEYS_HOLD, assets.cuts, errors, advice, dg.MetadataValue.json(counts | postponed)),
+        *mirror_results(KEYS_HOLD, assets, read, errors, advice),
+    ]
 
 
 def _check_mirror(spark: SparkSession, entry: MirrorEntry, scope: KeysToCheck, since: int | None) -> _Checked:
@@ -174,10 +181,11 @@ _MOST_UNCHANGED = 10
 _NONE = "no such column"
 
 
-def schema_result(
-    lake: Lake, report: CutReport, failed_before: Collection[str], recent: RecentAnswers, key: dg.AssetKey
-) -> dg.AssetCheckResult:
-    """Fails if columns in the Delta schema, in the mirror's definition (`cdc.schema`) and after the newest DDL differ.
+def schema_results(
+    lake: Lake, report: CutReport, failed_before: Collection[str], recent: RecentAnswers, assets: CheckedAssets
+) -> list[dg.AssetCheckResult]:
+    """Fails if columns in the Delta schema, in the mirror's definition (`cdc.schema`) and after the newest DDL differ. The
+    first result is that of all mirrors, the others are of those that changed, or failed before or now.
 
     Reads metadata and `ddl_history`, no rows. The metadata lists column, types and statement per table.
 
@@ -204,7 +212,11 @@ def schema_result(
         f"A mirror may have been altered by hand. Run {lake.paths.pipeline}_rebuild, which replaces tables that differ"
     )
     checked = dg.MetadataValue.text(f"{len(selected)} of {len(entries)} mirrors")
-    return tables_result(SCHEMA_MATCHES_DDL, key, errors, advice, checked)
+    shown = {name: "its columns" for name in selected if name in first or str(name) in errors}
+    return [
+        tables_result(SCHEMA_MATCHES_DDL, assets.cuts, errors, advice, checked),
+        *mirror_results(SCHEMA_MATCHES_DDL, assets, shown, errors, advice),
+    ]
 
 
 def delta_differences(schema: StructType, state: MirrorState) -> list[str]:

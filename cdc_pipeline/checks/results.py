@@ -7,7 +7,8 @@ Metadata, other than `MetadataValue.md`, names, tags and descriptions of failure
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -52,6 +53,19 @@ def check_result(
     )
 
 
+@dataclass(frozen=True)
+class CheckedAssets:
+    """Keys of the assets with checks of mirrors."""
+
+    cuts: dg.AssetKey
+    """`consistent_cuts`, after the name of the pipeline."""
+    mirror: Callable[[TableName], dg.AssetKey]
+
+    @property
+    def pipeline(self) -> str:
+        return self.cuts.path[-2]
+
+
 _NEWEST_RESULTS = 5
 WRONG_TABLES = "wrong_tables"
 """Metadata entry with the failed tables, which the next evaluation reads."""
@@ -68,19 +82,39 @@ def newest_evaluation(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> dg
     return max(events, key=lambda event: event.timestamp, default=None)
 
 
+def check_key(result: dg.AssetCheckResult) -> dg.AssetCheckKey:
+    assert result.asset_key is not None
+    assert result.check_name is not None
+    return dg.AssetCheckKey(result.asset_key, result.check_name)
+
+
+def without_repeated(
+    instance: dg.DagsterInstance, results: Sequence[dg.AssetCheckResult], cuts: dg.AssetKey
+) -> list[dg.AssetCheckResult]:
+    """The results without those of mirrors that passed and whose newest result is that they passed.
+
+    Dagster shows the newest one, and stores each with up to three synchronous writes.
+    """
+    passed = [check_key(one) for one in results if one.passed and one.asset_key != cuts]
+    newest = instance.event_log_storage.get_latest_asset_check_execution_by_key(passed)
+    repeated = {key for key, record in newest.items() if record.status.value == "SUCCEEDED"}.intersection(passed)
+    return [one for one in results if check_key(one) not in repeated]
+
+
+def previous_metadata(instance: dg.DagsterInstance, asset: dg.AssetKey, check: str) -> Mapping[str, Any]:
+    """The values in the metadata of the newest result of a check; empty without one."""
+    event = newest_evaluation(instance, dg.AssetCheckKey(asset, check))
+    evaluation = None if event is None else event.asset_check_evaluation
+    return {} if evaluation is None else {name: entry.value for name, entry in evaluation.metadata.items()}
+
+
 def previously_failed_tables(instance: dg.DagsterInstance, asset: dg.AssetKey, check: str) -> frozenset[str]:
     """The tables (`database.table`) that failed the newest evaluation of the check; empty if Dagster has none stored.
 
     The next evaluation reads them again even if no cut changes them, so that a failure does not disappear by itself.
     """
-    event = newest_evaluation(instance, dg.AssetCheckKey(asset, check))
-    evaluation = None if event is None else event.asset_check_evaluation
-    tables = None if evaluation is None else evaluation.metadata.get(WRONG_TABLES)
-    return (
-        frozenset(tables.value)
-        if isinstance(tables, dg.JsonMetadataValue) and isinstance(tables.value, list)
-        else frozenset()
-    )
+    tables = previous_metadata(instance, asset, check).get(WRONG_TABLES)
+    return frozenset(tables) if isinstance(tables, list) else frozenset()
 
 
 def next_in_rotation(
@@ -109,3 +143,20 @@ def tables_result(
     examples = [f"{name}: {error}" for name, error in [*errors.items()][:3]]
     metadata = {**errors, WRONG_TABLES: dg.MetadataValue.json(sorted(errors)), "checked": checked}
     return check_result(check, key, examples, advice, metadata, is_error=True)
+
+
+def mirror_results(
+    check: str, assets: CheckedAssets, checked: Mapping[TableName, str], errors: Mapping[str, str], advice: str
+) -> list[dg.AssetCheckResult]:
+    """The results of the same check for single mirrors. `checked`: each of them → what was read of it."""
+    return [
+        check_result(
+            check,
+            assets.mirror(name),
+            [errors[str(name)]] if str(name) in errors else [],
+            advice,
+            {"checked": read},
+            is_error=True,
+        )
+        for name, read in checked.items()
+    ]

@@ -24,7 +24,7 @@ _DESCRIPTIONS = {
     "many changes of each table proved it.",
     CONTRACT: "The new rows keep the rules that decoding enforces. If not, it is a bug.",
     DDL_APPLIED: "Every DDL statement is applied, or has no effect on the mirrors. None waits for approval.",
-    NO_GAPS: "Each mirror is equal to upstream. Lists the mirrors that may differ, with the reason.",
+    NO_GAPS: "Each mirror is equal to upstream. Lists why one may differ, and before which statement it is held.",
     NO_DEAD_LETTERS: "No record breaks a rule. Lists the rules with the number of their dead letters.",
     NO_FAILED_ATTEMPTS: "The newest attempt of a run that follows its source succeeded. The run itself tries again.",
     FIELD_RULES: "No message breaks a rule that only warns. Such messages are decoded; their sender may be unknown.",
@@ -44,3 +44,8 @@ CHECKS = tuple(_DESCRIPTIONS)
 def check_spec(name: str, asset: dg.AssetKey, *, blocking: bool = False) -> dg.AssetCheckSpec:
     """The check of this name. `blocking`: if it does not pass, the steps that follow are not run."""
     return dg.AssetCheckSpec(name, asset=asset, description=_DESCRIPTIONS[name], blocking=blocking)
+
+
+def mirror_check_specs(mirror: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """The checks of a mirror. `consistent_cuts` has the same ones for all mirrors."""
+    return [check_spec(name, mirror) for name in (NO_GAPS, KEYS_HOLD, SCHEMA_MATCHES_DDL, BEFORE_IMAGES)]

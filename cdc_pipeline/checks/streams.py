@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -19,6 +20,7 @@ from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import StreamProgress, published_cut, read_progress
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position, offsets_text
 from cdc_pipeline.sources.source import Intake
 from cdc_pipeline.spark.small_frames import small_query
@@ -175,6 +177,27 @@ class FreshnessLimits:
 
 
 NO_LIMITS = FreshnessLimits()
+
+
+def mirrors_to_confirm(
+    report: CutReport, limits: FreshnessLimits, since: datetime | None, now: datetime | None = None
+) -> list[TableName]:
+    """The mirrors that the cut did not change, but whose materialization is to be repeated: Dagster's policy counts the
+    time since the last one, and a table without changes is not stale.
+
+    Each mirror has its turn once in a third of the lower limit, so that a cut confirms few. Held and quarantined mirrors
+    have none. `since`: time of the cut before.
+    """
+    if limits.fail is None or since is None or not report.published:
+        return []
+    period = min(limits.fail, limits.warn or limits.fail).total_seconds() / 3
+    others = {entry.name for entry in report.mirrors} - report.changed.keys() - {table.name for table in report.held}
+
+    def turn(name: TableName, at: datetime) -> int:
+        return int(at.timestamp() / period + zlib.crc32(str(name).encode()) / 2**32)
+
+    end = now or datetime.now(timezone.utc)
+    return sorted(name for name in others if turn(name, since) < turn(name, end))
 
 
 def lag(report: CutReport, now: datetime | None = None) -> timedelta | None:

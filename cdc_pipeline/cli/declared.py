@@ -64,12 +64,14 @@ def capture_pipeline(captures: str, lake: str, name: str) -> DeclaredPipeline:
 def project_pipeline(project: Path, name: str | None) -> DeclaredPipeline:
     """The pipeline `name` of the dg project that contains the folder; None if the project has one only.
 
-    Loads the project's `.env` into the environment. Raises DeclarationError if there is no project, no such pipeline, or
-    a file of the project is wrong.
+    Makes the project's folder the working directory, because its files have relative paths, and loads its `.env` into the
+    environment. Raises DeclarationError if there is no project, no such pipeline, or a file of the project is wrong.
     """
-    root = next(filter(_is_project, (project.resolve(), *project.resolve().parents)), None)
+    project = project.resolve()
+    root = next(filter(_is_project, (project, *project.parents)), None)
     if root is None:
-        raise DeclarationError(f"{project.resolve()} is not in a Dagster project. {_OTHER_WAYS}")
+        raise DeclarationError(f"{project} is not in a Dagster project. {_OTHER_WAYS}")
+    os.chdir(root)
     # as `dg` does
     os.environ.update({name: value for name, value in dotenv_values(root / ".env").items() if value is not None})
     try:
@@ -82,9 +84,7 @@ def project_pipeline(project: Path, name: str | None) -> DeclaredPipeline:
     except DeclarationError:
         raise
     except Exception as error:  # Dagster wraps errors of YAML files and of modules
-        raise DeclarationError(
-            f"the Dagster project of {project.resolve()} cannot be loaded: {load_error(error)}"
-        ) from None
+        raise DeclarationError(f"the Dagster project of {project} cannot be loaded: {load_error(error)}") from None
 
 
 def _instead_of(name: str | None, pipelines: list[str]) -> str:
@@ -104,10 +104,19 @@ def lake_pipeline_name(lake: str) -> str:
     """The name of the only pipeline in a local lake. Raises DeclarationError if there is none or several."""
     if not is_local_path(lake):
         raise DeclarationError(f"the lake {lake} is no local folder: use --name")
+    if not Path(lake).is_dir():
+        raise DeclarationError(f"there is no folder {_place(lake)}, which --lake names")
     names = sorted(folder.parent.name for folder in Path(lake).glob("*/raw_topic_snapshot") if folder.is_dir())
     if len(names) != 1:
-        raise DeclarationError(f"the lake {lake} has {len(names)} pipelines ({', '.join(names) or 'none'}): use --name")
+        raise DeclarationError(
+            f"the lake {_place(lake)} has {len(names)} pipelines ({', '.join(names) or 'none'}): use --name"
+        )
     return names[0]
+
+
+def _place(lake: str) -> str:
+    """The absolute path of a local lake."""
+    return str(Path(lake).absolute()) if is_local_path(lake) else lake
 
 
 def load_error(error: BaseException) -> str:
@@ -153,5 +162,7 @@ def readable_lake(paths: LakePaths, declared: DeclaredPipeline | None = None) ->
         spark = (own_spark(stores_of(paths.root)) if declared is None else declared.spark).session
     lake = Lake(spark, paths)
     if not any(lake.exists(table) for table in OWN_TABLES if spark is not None or is_for_delta_rs(paths.table(table))):
-        raise DeclarationError(f"there is no pipeline {paths.pipeline!r} in the lake {paths.root}: run it first")
+        raise DeclarationError(
+            f"there is no pipeline {paths.pipeline!r} in the lake {_place(paths.root)}: run it first"
+        )
     return lake

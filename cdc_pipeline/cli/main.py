@@ -27,10 +27,10 @@ from cdc_pipeline.cli.declared import (
     project_pipeline,
     readable_lake,
 )
-from cdc_pipeline.cli.history import history_lines, message_value, table_history
+from cdc_pipeline.cli.history import history_lines, message_lines, message_value, similar_tables, table_history
 from cdc_pipeline.cli.output import json_default, printable, say
 from cdc_pipeline.cli.pages import page_titles, read_page
-from cdc_pipeline.cli.runs import FinishedRun, ingest, require_success, run_job
+from cdc_pipeline.cli.runs import FinishedRun, as_commands, ingest, require_success, run_job
 from cdc_pipeline.cli.status import open_metrics, read_status, status_lines, table_lines
 from cdc_pipeline.errors import CdcError, DeclarationError
 from cdc_pipeline.lake.control_tables import read_rows
@@ -40,6 +40,8 @@ from cdc_pipeline.lake.paths import LakePaths, first_line
 from cdc_pipeline.spark.java import JavaError
 
 _DEFAULT_NAME = "captures"
+_STARTED_IN = Path.cwd()
+_FILE = click.Path(path_type=Path, resolve_path=True)  # before a project's folder becomes the working directory
 _PROJECT_REMEDY = "Run this command in the folder of a Dagster project, and correct what `dg check defs` reports"
 
 
@@ -73,7 +75,7 @@ def main() -> None:
 
 
 def _print_error(text: str) -> None:
-    say(f"error: {text}", fg="red", err=True)
+    say(f"error: {as_commands(text)}", fg="red", err=True)
     sys.exit(1)
 
 
@@ -154,6 +156,7 @@ def follow(declared: DeclaredPipeline) -> None:
 def _start_again() -> NoReturn:
     """Replaces this process by one with the same arguments, which loads code and declaration again."""
     sys.stdout.flush()
+    os.chdir(_STARTED_IN)  # to which arguments refer
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
@@ -162,15 +165,41 @@ def _start_again() -> NoReturn:
 @click.option("--tables", multiple=True, metavar="PATTERN", help="Rebuild these mirrors only; * for all.")
 def rebuild(declared: DeclaredPipeline, tables: tuple[str, ...]) -> None:
     """Rebuild change log and mirrors from the raw records, and replace the tables that differ."""
-    config = {f"{declared.pipeline.name}_rebuild_all": {"config": {"tables": list(tables)}}}
-    _finish(run_job(declared, "rebuild", config))
+    _finish(run_job(declared, "rebuild", {"rebuild_all": {"tables": list(tables)}}))
+
+
+@cli.command()
+@_source_options
+@click.option("--tables", multiple=True, metavar="PATTERN", required=True, help="Held tables; * for all.")
+def approve(declared: DeclaredPipeline, tables: tuple[str, ...]) -> None:
+    """Apply the statements that hold these tables, and what waits behind them. `status` shows what they remove."""
+    _finish(run_job(declared, "approve_ddl", {"approve_statements": {"tables": list(tables)}}))
+
+
+@cli.command()
+@_source_options
+@click.option("--positions", multiple=True, metavar="POSITION", help="topic/partition@offset, or @first-last.")
+@click.option("--rules", multiple=True, metavar="PATTERN", help="Rules; * for all dead letters.")
+@click.option("--tables", multiple=True, metavar="PATTERN", help="Tables, as database.table.")
+@click.option("--replacements", type=_FILE, metavar="FILE", help="Messages as they should be, as of `kcat -C -J`.")
+@click.option("--note", default="", help="Why, stored in dead_letter_releases.")
+def release(declared: DeclaredPipeline, replacements: Path | None, note: str, **filters: tuple[str, ...]) -> None:
+    """Decode dead letters again, as they are or with a replacement, and rebuild what depends on them.
+
+    Those that match all given filters, and those with a replacement.
+    """
+    config: dict[str, Any] = {name: list(given) for name, given in filters.items()}
+    config |= {"replacement_file": str(replacements or ""), "note": note}
+    finished = run_job(declared, "release_dead_letters", {"release_letters": config})
+    _finish(finished)
+    say(f"• released: {finished.outputs['released'].value}, not released: {finished.outputs['not_released'].value}")
 
 
 @cli.command()
 @_source_options
 def verify(declared: DeclaredPipeline) -> None:
     """Compare the before images of new row changes with the mirrors."""
-    _finish(run_job(declared, "verify", {}))
+    _finish(run_job(declared, "verify"))
 
 
 @cli.command()
@@ -179,7 +208,7 @@ def snapshot(declared: DeclaredPipeline) -> None:
     """Load the export of the field `snapshot`, and begin the mirrors of its tables with it."""
     if declared.pipeline.snapshot is None:
         raise DeclarationError(f"the pipeline {declared.pipeline.name} has no field snapshot, which names the export")
-    _finish(run_job(declared, "snapshot", {}))
+    _finish(run_job(declared, "snapshot"))
 
 
 def _finish(finished: FinishedRun) -> None:
@@ -195,7 +224,7 @@ def _print_warnings(finished: FinishedRun) -> None:
 @cli.command()
 @_lake_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--openmetrics", type=click.Path(path_type=Path), help="Write an OpenMetrics file instead.")
+@click.option("--openmetrics", type=_FILE, help="Write an OpenMetrics file instead.")
 def status(lake: Lake, as_json: bool, openmetrics: Path | None) -> None:
     """Show mirrors, lag, gaps, held statements and dead letters."""
     found = read_status(lake)
@@ -235,11 +264,10 @@ def history(
     for row, line in zip(shown, history_lines(shown), strict=True):
         say(line)
         if messages:
-            say(f"    message {message_value(lake, row).decode(errors='replace')}")
+            say("\n".join(message_lines(lake, row)))
     if not rows:
-        raise DeclarationError(
-            f"the change log of {lake.paths.pipeline} has nothing of {table} {' '.join(key)}".rstrip()
-        )
+        nothing = f"the change log of {lake.paths.pipeline} has nothing of {table} {' '.join(key)}".rstrip()
+        raise DeclarationError(f"{nothing}. Similar tables: {', '.join(similar_tables(lake, table)) or 'none'}")
     if (key or where) and all("sql" in row for row in rows):
         say("no row change matches: only the DDL of the table is shown", err=True)
 

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import time
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ from cdc_pipeline.pipeline import PIPELINE_TAG
 
 _OWN_ERROR = re.compile(r"\Acdc_pipeline\.errors\.\w+: ")
 _MOST_EVALUATIONS = 1000
+_COMMANDS = {"release_dead_letters": "release", "approve_ddl": "approve", "ddl_dry_run": "status", "rebuild": "rebuild"}
+_JOB = re.compile(rf"\b[A-Za-z]\w*_({'|'.join(_COMMANDS)})\b")
 _SKIPPED_STEP = "Dependencies for step "
 """Dagster's message about steps after a failed one."""
 
@@ -48,10 +51,15 @@ class FinishedRun:
         )
 
     @property
+    def outputs(self) -> Mapping[str, dg.MetadataValue]:
+        """The metadata of the outputs of all steps."""
+        found = [event.step_output_data.metadata for event in self.result.all_events if event.is_successful_output]
+        return dict(ChainMap(*map(dict, found)))
+
+    @property
     def end(self) -> str:
         """Why a run that follows has ended."""
-        outputs = [event.step_output_data.metadata for event in self.result.all_events if event.is_successful_output]
-        return next((str(metadata["end"].value) for metadata in outputs if "end" in metadata), "")
+        return str(self.outputs["end"].value) if "end" in self.outputs else ""
 
     @property
     def failures(self) -> list[str]:
@@ -65,7 +73,7 @@ class FinishedRun:
                 lines.append(failure.user_failure_data.description)
                 continue
             lines.append(_reason(failure.error) or f"step {event.step_key} failed")
-        return lines or ["the run failed; its log above has the reason"]
+        return [as_commands(line) for line in lines] or ["the run failed; its log above has the reason"]
 
     @property
     def warnings(self) -> list[str]:
@@ -75,8 +83,13 @@ class FinishedRun:
         for name, check in newest.items():
             if not check.passed:
                 details = "; ".join(f"{label}: {value.value}" for label, value in check.metadata.items())
-                lines.append(f"check {name}: {check.description or details}")
+                lines.append(f"check {name}: {as_commands(check.description or details)}")
         return lines
+
+
+def as_commands(text: str) -> str:
+    """The text with commands in place of the jobs that do the same, which need a Dagster project."""
+    return _JOB.sub(lambda job: f"`cdc-pipeline {_COMMANDS[job[1]]}`", text)
 
 
 def _reason(error: SerializableErrorInfo | None) -> str:
@@ -110,13 +123,14 @@ def progress_lines(_: dg.InitLoggerContext) -> logging.Logger:
 
 
 def run_job(declared: DeclaredPipeline, job: str, config: Mapping[str, Any] | None = None) -> FinishedRun:
-    """Runs `<pipeline>_<job>`. `config`: configuration of its op or assets.
+    """Runs `<pipeline>_<job>`. `config`: op → its configuration, without the pipeline's name.
 
     Stores the run in the Dagster instance of DAGSTER_HOME, if it is set, and nowhere else.
     """
     with_lines = dg.Definitions.merge(declared.definitions, dg.Definitions(loggers={"console": progress_lines}))
     # without loggers in the run config, Dagster's own logger prints every event
-    run_config: dict[str, Any] = {"loggers": {"console": {"config": {}}}, **({"ops": config} if config else {})}
+    ops = {f"{declared.component.name}_{op}": {"config": fields} for op, fields in (config or {}).items()}
+    run_config = {"loggers": {"console": {"config": {}}}, "ops": ops}
     home = os.environ.get("DAGSTER_HOME")
     with (
         progress_bar(active_tasks, "Spark tasks"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -14,7 +14,11 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.consistent_cuts import read_newest_cut
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, DUPLICATE, NO_EFFECT, NOT_INCLUDED
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, next_window, published_cut, read_progress
-from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries, tso_datetime
+from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries, tso_datetime, with_held_gaps
+from cdc_pipeline.mirrors.operations.dry_run import PendingStatement, pending_statements
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+from cdc_pipeline.mysql.ddl.statements import without_literals
+from cdc_pipeline.positions import Position
 
 _DONE = (APPLIED, NO_EFFECT, DUPLICATE, NOT_INCLUDED)
 
@@ -33,6 +37,8 @@ class PipelineStatus:
     """Row changes that are decoded and not in a cut."""
     blocked_by: str
     """Why the next run cannot apply changes that wait; empty if none wait or it can."""
+    held: Mapping[Position, PendingStatement] = field(default_factory=dict)
+    """The statements that wait for an approval."""
 
     @property
     def resolved_time(self) -> datetime | None:
@@ -88,11 +94,12 @@ def read_status(lake: Lake) -> PipelineStatus:
         lake.paths.pipeline,
         cut,
         None if row is None else row["published_at"],
-        published_entries(cut, lake.paths),
+        with_held_gaps(published_entries(cut, lake.paths), cut.held),
         dict(sorted(Counter(letter["rule"] for letter in letters).items())),
         {status: count for status, count in sorted(statements.items()) if status not in _DONE},
         progress.new_row_changes,
         progress.blocking_reason() if waits else "",
+        {one.position: one for one in pending_statements(lake, cut, cut.selection)} if cut.held else {},
     )
 
 
@@ -110,7 +117,7 @@ def status_lines(status: PipelineStatus) -> list[str]:
         moment = f"resolved TSO {status.cut.resolved_tso} ({_text(resolved)})"
     else:
         moment = "without TSOs" if status.cut.cut_id else "no cut yet"
-    behind = "" if lag is None else f", {_duration(lag)} behind the clock"
+    behind = "" if lag is None else f", {_duration(abs(lag))} {'behind' if lag >= 0 else 'ahead of'} the clock"
     lines = [f"pipeline {status.pipeline}: cut {status.cut.cut_id}, {moment}{behind}"]
     if status.mirrors:
         rows = [
@@ -118,11 +125,12 @@ def status_lines(status: PipelineStatus) -> list[str]:
             for entry in status.mirrors
         ]
         lines += ["", *table_lines(("mirror", "rows", "columns", "version", "gaps"), rows, right=(1, 2, 3, 4)), ""]
+    held = {table.name: str(table.gap) for table in status.cut.held}
     for entry in status.mirrors:
-        lines += [f"gap of {entry.name}: {gap}" for gap in entry.gaps]
-    for table in status.cut.held:
-        why = str(table.gap) if table.error else f"the statement at {table.statement} waits for approval"
-        lines.append(f"held: {table.name}, {table.rows:,} row changes wait: {why}")
+        lines += [f"gap of {entry.name}: {gap}" for gap in entry.gaps if gap != held.get(entry.name)]
+    lines += [
+        f"held: {table.name}, {table.rows:,} row changes wait: {_why(status, table)}" for table in status.cut.held
+    ]
     lines += [f"dead letters: {count:,} of rule {rule}" for rule, count in status.dead_letters.items()]
     lines += [f"DDL statements {name}: {count:,}" for name, count in status.open_statements.items()]
     # those of held tables are in their lines
@@ -130,6 +138,19 @@ def status_lines(status: PipelineStatus) -> list[str]:
     if waiting > 0:
         lines.append(f"{waiting:,} decoded row changes wait: {status.blocked_by or 'the next run applies them'}")
     return lines
+
+
+def _why(status: PipelineStatus, table: HeldTable) -> str:
+    """Why a table is held, and what ends it."""
+    if table.error:
+        return str(table.gap)
+    found = status.held.get(table.statement)
+    sql = "the statement" if found is None else without_literals(found.sql)
+    loss = f" Lost by it: {found.loss}." if found is not None and found.loss else ""
+    return (
+        f"{sql} at {table.statement} waits for approval.{loss} `cdc-pipeline approve --tables {table.name}` or the job "
+        f"{status.pipeline}_approve_ddl applies it when its run ends"
+    )
 
 
 def table_lines(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import dagster as dg
+from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
+from cdc_pipeline.assets.asset_events import StageResult
 from cdc_pipeline.assets.decoded import decoded_assets
 from cdc_pipeline.assets.follower import follow_job
 from cdc_pipeline.assets.jobs import maintain_job, maintenance_schedule, operation_jobs
 from cdc_pipeline.assets.mirrors import mirror_assets
+from cdc_pipeline.assets.nodes import CUTS, table_key
 from cdc_pipeline.assets.raw import raw_asset
+from cdc_pipeline.assets.sources import source_specs
 from cdc_pipeline.component import run_fields, table_fields
 from cdc_pipeline.component.catalog_field import CATALOGS, CatalogField
 from cdc_pipeline.component.scaffold import PipelineScaffolder
@@ -69,6 +74,17 @@ def _to_policy(action: object) -> DdlPolicyRules:
     if action not in (APPLY, KEEP, HOLD):
         raise ValueError(f"ddl_policy: {action!r} is not a policy: {APPLY}, {KEEP} or {HOLD} is expected, or a mapping")
     return DdlPolicyRules(default=action)
+
+
+class AssetTranslation(YamlModel):
+    """Attributes of all assets. Templates may use `spec`, the asset as it is without, such as `{{ spec.group_name }}`."""
+
+    key_prefix: Annotated[str | list[str] | None, Field(description="Before each asset key.")] = None
+    group_name: Annotated[str | None, Field(description="Group in place of the pipeline's.")] = None
+    description: Annotated[str | None, Field(description="Description in place of the pipeline's.")] = None
+    owners: Annotated[list[str] | None, Field(description="Owners in place of the pipeline's.")] = None
+    tags: Annotated[dict[str, str] | None, Field(description="Further tags.")] = None
+    metadata: Annotated[dict[str, Any] | None, Field(description="Further metadata.")] = None
 
 
 @dg.scaffold_with(PipelineScaffolder)
@@ -238,6 +254,14 @@ class CdcPipeline(dg.Component, YamlModel):
         Field(description="Owners of all assets of the pipeline: e-mail addresses, or team:NAME."),
     ] = []  # noqa: RUF012  # pydantic copies it
     tags: Annotated[dict[str, str], Field(description="Tags of all assets of the pipeline.")] = {}  # noqa: RUF012  # pydantic copies it
+    translation: Annotated[
+        TranslationFn[dg.AssetSpec] | None,
+        TranslationFnResolver[dg.AssetSpec](lambda _: {}, AssetTranslation.model()),
+        Field(
+            description="Changes attributes of all assets.",
+            examples=[{"key_prefix": "lake", "group_name": "cdc/{{ spec.group_name }}"}],
+        ),
+    ] = None
     sensor: Annotated[
         run_fields.SensorSettings,
         run_fields.settings_resolver(run_fields.SensorSettings),
@@ -442,15 +466,47 @@ class CdcPipeline(dg.Component, YamlModel):
             tables=self._topic_tables,
             single_writer=self.single_writer,
             catalog=None if self.catalog is None else self.catalog.settings,
+            translate_key=self._translate_key,
+            execute=self.execute,
         )
+
+    def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
+        """The asset in Dagster of one that the pipeline declares. For subclasses to override.
+
+        The key may get a prefix that depends on the key only: runs derive the keys of new tables from their names.
+        """
+        return spec if self.translation is None else self.translation(spec, spec)
+
+    def execute(
+        self, context: dg.AssetExecutionContext | dg.OpExecutionContext, results: Iterable[StageResult]
+    ) -> Iterator[StageResult]:
+        """What a step reports of a stage that has run, also each batch of a run that follows. For subclasses to override:
+        they may act on results and add metadata, and have to yield each result."""
+        yield from results
+
+    def _translate_key(self, path: Sequence[str]) -> Sequence[str]:
+        key = self.get_asset_spec(dg.AssetSpec(dg.AssetKey(path), group_name=self.name)).key
+        if key.path[-len(path) :] != [*path]:
+            raise ValueError(f"translation: {key.to_user_string()} is not {'/'.join(path)} with a key_prefix")
+        return key.path
+
+    def _translate(self, assets: dg.AssetsDefinition) -> dg.AssetsDefinition:
+        keys = {*assets.keys, *(dep.asset_key for spec in assets.specs for dep in spec.deps)}
+        changed = {key: dg.AssetKey(self._translate_key(key.path)) for key in keys}
+        mapped = assets.map_asset_specs(lambda spec: self.get_asset_spec(spec).replace_attributes(key=spec.key))
+        return mapped.with_attributes(asset_key_replacements=changed)
 
     def build_defs(self, context: dg.ComponentLoadContext | None = None) -> dg.Definitions:
         pipeline = self.pipeline
         assets = [raw_asset(pipeline), decoded_assets(pipeline), mirror_assets(pipeline, self.freshness.limits)]
+        assets = [self._translate(definition) for definition in assets]
+        checks = [spec.key for definition in assets for spec in definition.check_specs]
+        of_mirrors = [spec.key for spec in assets[-1].check_specs if spec.asset_key != table_key(pipeline, CUTS)]
         ingest = dg.define_asset_job(
             f"{self.name}_ingest",
             # not by prefix: the user may have assets with the same prefix
-            selection=dg.AssetSelection.assets(*(key for definition in assets for key in definition.keys)),
+            selection=dg.AssetSelection.assets(*(key for definition in assets for key in definition.keys))
+            - dg.AssetSelection.checks(*of_mirrors),
             description="Ingests new records, decodes them and advances the mirrors to the resolved TSO, in one run.",
             # one JVM per run: a process per step would start a JVM per step
             executor_def=dg.in_process_executor,
@@ -476,11 +532,11 @@ class CdcPipeline(dg.Component, YamlModel):
             new_tables_sensor(pipeline),
         ]
         if self.notify.urls:
-            checks = [spec.key for definition in assets for spec in definition.check_specs]
             names = [job.name for job in jobs]
-            sensors.append(notify_sensor(pipeline, checks, names, self.freshness.limits, self.notify.settings))
+            of_all = [key for key in checks if key not in of_mirrors]
+            sensors.append(notify_sensor(pipeline, of_all, names, self.freshness.limits, self.notify.settings))
         return dg.Definitions(
-            assets=assets,
+            assets=[*assets, *map(self.get_asset_spec, source_specs(pipeline.untranslated).values())],
             resources={}
             if self.spark_resource
             else {pipeline.spark_key: own_spark(pipeline.stores, pipeline.packages)},

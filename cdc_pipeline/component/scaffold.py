@@ -38,11 +38,14 @@ type: {type}
 attributes:
   name: {name} # first part of the asset keys, and folder in the lake
   source:
-{source}  lake: data/lake # a folder (relative: to where Dagster starts) or a Hadoop URI
+{source}  lake: data/lake # a folder (relative: to where Dagster starts, of cdc-pipeline to the project) or a Hadoop URI
   time_zone: UTC # of TIMESTAMP values: TiCDC's --tz, the time zone of Canal's JVM
   ddl_policy: apply # or keep dropped columns and tables, or hold tables before such statements
   sensor:
     running: false # true: on by default, without turning it on in the UI
+  # follow: {{enabled: true}} # one run ingests batch after batch; without it, each batch is a run
+  # include: ["shop.*"] # these tables only
+  # metadata_columns: [_commit_ts] # or none; without the field also topic, partition and offset of each row's message
   # owners: [team:data]
   # tags: {{tier: gold}}
   # alerts to Slack, by e-mail, to a webhook and others: the field notify, `cdc-pipeline docs operations alerts`

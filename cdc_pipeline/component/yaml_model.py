@@ -118,17 +118,22 @@ def _describe(derived: type[BaseModel], declared: type[BaseModel]) -> None:
     def precise(schema: JsonSchema) -> None:
         schema.update(added)
         schema["properties"] = {name: _precise(field) for name, field in schema["properties"].items()}
+        # the error for an unknown field lists these
+        schema["propertyNames"] = {"enum": list(schema["properties"])}
 
     derived.model_config["json_schema_extra"] = precise
     derived.model_rebuild(force=True)
 
 
 def _precise(field: JsonSchema) -> JsonSchema:
-    """For a field that is text or a mapping: if/else, which reports errors inside the mapping, in place of `anyOf`."""
+    """For a field that is text, or a mapping of fields or to named values: if/else, which reports errors inside the
+    mapping, in place of `anyOf`."""
     forms = field.get("anyOf", [])
     mappings = [form for form in forms if form != _TEXT]
-    if len(mappings) != 1 or len(forms) != 2 or not {"$ref", "allOf"} & mappings[0].keys():
+    if len(mappings) != 1 or len(forms) != 2:
         return field
+    if not {"$ref", "allOf"} & mappings[0].keys() and "enum" not in mappings[0].get("additionalProperties", {}):
+        return field  # Dagster's example of a file needs the type
     rest = {name: value for name, value in field.items() if name != "anyOf"}
     return {**rest, "if": _TEXT, "then": {}, "else": mappings[0]}
 

@@ -17,9 +17,11 @@ from typing import Any
 import dagster as dg
 from dagster import DagsterInstance, DagsterRunStatus, DefaultSensorStatus, RunRecord, RunsFilter
 
+from cdc_pipeline.assets.asset_events import AssetEvent
 from cdc_pipeline.assets.failures import redact_secrets
 from cdc_pipeline.assets.nodes import RAW, table_key
 from cdc_pipeline.assets.raw import POSITIONS
+from cdc_pipeline.assets.sources import due_observations
 from cdc_pipeline.pipeline import PIPELINE_TAG, Pipeline
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords
@@ -59,23 +61,33 @@ def new_offsets_sensor(
         default_status=DefaultSensorStatus.RUNNING if running else DefaultSensorStatus.STOPPED,
         description=f"Requests {job.name} when {pipeline.source.location} has new records.",
     )
-    def new_offsets(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    def new_offsets(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        observed: list[AssetEvent] = []
         with redact_secrets(pipeline.source.secrets):
-            return _evaluate(pipeline, timing, context.instance, context.cursor, follows=follows)
+            result = _evaluate(pipeline, timing, context.instance, context.cursor, observed, follows=follows)
+        found = dg.SensorResult(skip_reason=result) if isinstance(result, dg.SkipReason) else result
+        return found._replace(asset_events=observed)
 
     return new_offsets
 
 
 def _evaluate(
-    pipeline: Pipeline, timing: SensorTiming, instance: DagsterInstance, cursor: str | None, *, follows: bool
+    pipeline: Pipeline,
+    timing: SensorTiming,
+    instance: DagsterInstance,
+    cursor: str | None,
+    observed: list[AssetEvent],
+    *,
+    follows: bool,
 ) -> dg.SensorResult | dg.SkipReason:
-    """A run request, or the reason to skip."""
+    """A run request, or the reason to skip. Appends observations of the source to `observed`."""
     unfinished = _runs(instance, {PIPELINE_TAG: pipeline.name}, _UNFINISHED)
     if unfinished:
         run = unfinished[0].dagster_run
         return dg.SkipReason(f"run {run.run_id} of {run.job_name} is not finished yet ({run.status.value.lower()})")
     note = _progress_note(pipeline, instance)
     found = pipeline.source.find_new_records(note)
+    observed += due_observations(pipeline, instance, found)
     if isinstance(found, NoNewRecords):
         return _retry(pipeline, instance, note) or dg.SkipReason(found.reason)
     requested = _runs(instance, {PIPELINE_TAG: pipeline.name, RANGE_ID_TAG: found.range_id})
@@ -125,7 +137,7 @@ def _progress_note(pipeline: Pipeline, instance: DagsterInstance) -> Mapping[str
     """Offsets in the lake: from its newest commit; for a lake without `has_files`, from the last materialization."""
     if pipeline.paths.has_files:
         return newest_note(pipeline.paths)
-    event = instance.get_latest_materialization_event(table_key(pipeline.name, RAW))
+    event = instance.get_latest_materialization_event(table_key(pipeline, RAW))
     materialization = None if event is None else event.asset_materialization
     entry = None if materialization is None else materialization.metadata.get(POSITIONS)
     return entry.value if isinstance(entry, dg.JsonMetadataValue) and isinstance(entry.value, dict) else None
@@ -166,7 +178,7 @@ def _waiting_since(found: NewRecords, cursor: str | None) -> float:
 
 def _run_config(pipeline: Pipeline, found: NewRecords) -> dict[str, Any]:
     """The configuration of a run of `<pipeline>_ingest` that reads these records."""
-    op = "__".join(table_key(pipeline.name, RAW).path)
+    op = "__".join(table_key(pipeline.untranslated, RAW).path)
     return {"ops": {op: {"config": {"until": {topic: dict(offsets) for topic, offsets in found.until.items()}}}}}
 
 

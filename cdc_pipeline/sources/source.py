@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.sources.intake import OffsetSpan
@@ -79,6 +79,15 @@ class Intake:
         return self.batches[-1] if self.batches else None
 
 
+class PartitionLag(NamedTuple):
+    """How many offsets of a partition the lake does not have. `topic`: its name on the broker; `end_offset` is exclusive."""
+
+    topic: str
+    partition: int
+    end_offset: int
+    lag: int
+
+
 @dataclass(frozen=True)
 class NewRecords:
     """Records of a source that the lake does not have yet."""
@@ -95,6 +104,8 @@ class NewRecords:
     """Exclusive end offsets by topic and partition, for the run's configuration. Empty: the run reads to the current end."""
     topics: tuple[str, ...] | None = None
     """The topics with new records, by their names in the lake; None: unknown."""
+    lags: tuple[PartitionLag, ...] = ()
+    """Of all partitions; empty for a source of files."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,8 @@ class NoNewRecords:
 
     reason: str
     """The reason, as the sensor's tick shows it."""
+    lags: tuple[PartitionLag, ...] = ()
+    """As `NewRecords.lags`."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +133,11 @@ class Source(Protocol):
     @property
     def location(self) -> str:
         """The location of the records, for messages and metadata; without secrets."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of what it reads, each a node of Dagster: topics, or one name for a pattern of topics or a folder."""
+        return ("folder",)
 
     @property
     def kinds(self) -> frozenset[str]:

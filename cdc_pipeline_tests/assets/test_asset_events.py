@@ -10,6 +10,7 @@ import pytest
 
 from cdc_pipeline.assets.asset_events import AssetEvents
 from cdc_pipeline.assets.nodes import CODE_VERSION
+from cdc_pipeline_tests.support.stale import stale_causes
 
 _RAW, _LOG, _NEW = (dg.AssetKey(["p", name]) for name in ("raw", "log", "new"))
 
@@ -92,6 +93,59 @@ def test_versions_of_inputs_come_from_this_run_or_the_newest_materialization(ins
     assert _tags(instance, _LOG)["dagster/input_data_version/p/raw"] == "8"
     _log(instance, _materialized(_NEW, "1"))  # a mirror that the definitions do not have yet
     assert _tags(instance, _NEW)["dagster/input_data_version/p/log"] == "8"
+
+
+_CUTS = dg.AssetKey(["p", "cuts"])
+
+
+def _nodes(mirrors: list[dg.AssetKey], new: dg.AssetKey = _NEW) -> dg.Definitions:
+    """What Dagster loads if the catalog has these mirrors. Runs materialize `new`."""
+    specs = [dg.AssetSpec(key, deps=[_LOG], code_version=CODE_VERSION, skippable=True) for key in mirrors]
+    cuts = dg.AssetSpec(_CUTS, deps=[_LOG, *mirrors], code_version=CODE_VERSION)
+
+    @dg.multi_asset(specs=[dg.AssetSpec(_LOG, code_version=CODE_VERSION)])
+    def decoded() -> Iterator[Any]:
+        yield _materialized(_LOG, "1")
+
+    @dg.multi_asset(specs=[*specs, cuts])
+    def cut(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        events = AssetEvents(context.instance, {}, [_LOG], cuts=_CUTS)
+        results = [_materialized(new, "1"), _materialized(_CUTS, "1")]
+        yield from events.yielded(results, frozenset({_CUTS, *mirrors}))
+
+    return dg.Definitions([decoded, cut])
+
+
+def test_after_the_run_that_created_a_mirror_all_is_in_sync(instance: dg.DagsterInstance) -> None:
+    """That run's definitions do not have the mirror, those that are loaded then do."""
+    assert _nodes([]).resolve_implicit_global_asset_job_def().execute_in_process(instance=instance).success
+    loaded = _nodes([_NEW])
+    assert [stale_causes(loaded, instance, key) for key in (_LOG, _NEW, _CUTS)] == [[], [], []]
+    assert loaded.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance).success
+    assert [stale_causes(loaded, instance, key) for key in (_LOG, _NEW, _CUTS)] == [[], [], []]
+
+
+@pytest.mark.parametrize("name", ["codes of shop", "表", "x/y", "\n", "a" * 300])
+def test_a_mirror_of_any_name_is_reported(name: str, instance: dg.DagsterInstance) -> None:
+    key = dg.AssetKey(["p", "mirror", "db", name])
+    assert _nodes([], key).resolve_implicit_global_asset_job_def().execute_in_process(instance=instance).success
+    assert _tags(instance, _CUTS)[f"dagster/input_data_version/p/mirror/db/{name}"] == "1"
+
+
+def test_after_a_batch_that_created_a_mirror_all_is_in_sync(instance: dg.DagsterInstance) -> None:
+    @dg.op(out=dg.Out(dg.Nothing))
+    def step() -> Iterator[Any]:
+        events = AssetEvents(instance, {_LOG: [], _CUTS: [_LOG]}, [_LOG], cuts=_CUTS)
+        for batch, keys in enumerate([(_LOG, _NEW, _CUTS), (_LOG, _CUTS)]):
+            yield from (events.convert(_materialized(key, str(batch))) for key in keys)
+        yield dg.Output(None)
+
+    @dg.job
+    def follow() -> None:
+        step()
+
+    assert follow.execute_in_process(instance=instance).success
+    assert stale_causes(_nodes([_NEW]), instance, _CUTS) == []
 
 
 def test_checks_are_evaluated_by_a_job_without_assets(instance: dg.DagsterInstance) -> None:

@@ -54,6 +54,8 @@ class _Source:
     notes: list[Mapping[str, Any] | None] = field(default_factory=list)
     secrets: tuple[str, ...] = ()
     location: str = "a broker"
+    inputs: tuple[str, ...] = ("t",)
+    kinds: frozenset[str] = frozenset()
 
     @property
     def end(self) -> int:
@@ -116,6 +118,7 @@ class _Following:
     lake: str
     code: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(has_changed=False))
     events: list[Any] = field(default_factory=list)
+    execute: Any = field(default_factory=lambda: lambda _, results: results)
 
     def follow(self, **limits: float) -> Follower:
         context: Any = SimpleNamespace(
@@ -124,12 +127,12 @@ class _Following:
         reported = self.events
 
         class Reporter(AssetEvents):
-            def report(self, _: dg.OpExecutionContext, result: StageResult) -> None:
+            def report(self, _: dg.OpExecutionContext, result: StageResult | dg.AssetObservation) -> None:
                 reported.append(self.convert(result))
 
         self.made = Follower(
             context,
-            Pipeline("p", self.source, self.lake),
+            Pipeline("p", self.source, self.lake, execute=self.execute),
             Reporter(self.instance, {}, (), {_BALANCE.key}),
             NO_LIMITS,
             FollowLimits(**limits),  # type: ignore[arg-type]
@@ -173,6 +176,32 @@ def test_batches_follow_new_records_until_none_arrive(following: _Following) -> 
     assert found.batches == 4
     assert "no new records for 60 s" in found.end
     assert set(following.clock.pauses) == {0.5}
+
+
+def test_the_source_is_observed_rarely(following: _Following, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the first look, and when the time is over."""
+    looks: list[float] = []
+
+    def due_observations(*_: object) -> list[dg.AssetObservation]:
+        looks.append(following.clock.now)
+        return [dg.AssetObservation(["p", "source", "t"])]
+
+    monkeypatch.setattr(module, "due_observations", due_observations)
+    following.follow(idle_seconds=1500)
+    first, second, third = looks
+    assert 600 <= second - first < 610
+    assert 600 <= third - second < 610
+    assert sum(isinstance(event, dg.AssetObservation) for event in following.events) == 3
+
+
+def test_a_subclass_sees_the_results_of_each_batch(following: _Following) -> None:
+    following.source.arrivals += [(1030, 5)]
+    following.execute = lambda _, results: [
+        result._replace(metadata={"seen": 1}) if isinstance(result, dg.MaterializeResult) else result
+        for result in results
+    ]
+    following.follow(idle_seconds=60)
+    assert [list(event.metadata) for event in following.events if event.asset_key == _CUTS] == [["seen"], ["seen"]]
 
 
 def test_the_duration_of_a_batch_is_no_idle_time(following: _Following) -> None:

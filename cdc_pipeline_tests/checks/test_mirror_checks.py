@@ -14,16 +14,21 @@ from pyspark.sql.types import StructField, StructType
 
 from cdc_pipeline.checks.contract import contract_result, validate_table
 from cdc_pipeline.checks.cuts import ddl_applied_result, no_gaps_result
-from cdc_pipeline.checks.mirrors import KeysToCheck, ddl_differences, delta_differences, keys_hold_result
+from cdc_pipeline.checks.mirrors import KeysToCheck, ddl_differences, delta_differences, keys_hold_results
 from cdc_pipeline.checks.records import dead_letters_result
-from cdc_pipeline.checks.results import WRONG_TABLES, next_in_rotation, previously_failed_tables
+from cdc_pipeline.checks.results import (
+    WRONG_TABLES,
+    next_in_rotation,
+    previously_failed_tables,
+    without_repeated,
+)
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.recent_answers import RecentAnswers
 from cdc_pipeline.mirrors.model.state import METADATA, MirrorState
 from cdc_pipeline.mysql.model.table import Column, MySqlType, TableName, TableSchema
-from cdc_pipeline_tests.support.lakes.mirror_checks import CUTS, mirror_checks, report_of
+from cdc_pipeline_tests.support.lakes.mirror_checks import CHECKED, CUTS, mirror_checks, report_of
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, put
 from cdc_pipeline_tests.support.lakes.ways import MERGED, REWRITTEN, written_by
@@ -68,6 +73,25 @@ def test_failed_tables_are_checked_again() -> None:
             dg.materialize([cuts], instance=instance)
             assert previously_failed_tables(instance, key, "any") == expected
     assert during == [frozenset(), {"db.t"}]
+
+
+def test_a_mirror_that_passes_again_has_no_new_result() -> None:
+    mirror = CHECKED.mirror(TableName("db", "t"))
+
+    def results(*, passed: bool) -> list[dg.AssetCheckResult]:
+        return [dg.AssetCheckResult(check_name="any", asset_key=key, passed=passed) for key in (CUTS, mirror)]
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        stored = []
+        for passed in (True, True, False, False, True):
+            found = without_repeated(instance, results(passed=passed), CUTS)
+            stored.append(len(found))
+            for one in found:
+                instance.report_runless_asset_event(
+                    dg.AssetCheckEvaluation(asset_key=one.asset_key, check_name="any", passed=passed, metadata={})  # type: ignore[arg-type]
+                )
+    # the result of all is in each run
+    assert stored == [2, 1, 2, 2, 2]
 
 
 _STATE = MirrorState(
@@ -149,7 +173,7 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     assert [(check.passed, check.description) for check in (keys, schemas, commits)] == [(True, None)] * 3
     assert keys.metadata["checked"].value == {"all rows": 1, "tables without a key": 1}
     # a run without changes checks nothing
-    untouched = keys_hold_result(Lake(spark, lake), report_of(spark, lake), KeysToCheck({}), CUTS)
+    (untouched,) = keys_hold_results(Lake(spark, lake), report_of(spark, lake), KeysToCheck({}), CHECKED)
     assert (untouched.passed, untouched.metadata["checked"].value) == (True, {})
 
     path = lake.mirror(TableName("db", "t"))
@@ -181,13 +205,16 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     ):
         to_check = KeysToCheck({}, most_rows, ["db.t"])
         with written_by(way):  # small mirrors are read in the same way
-            found = keys_hold_result(Lake(spark, lake), replace(report, mirrors=entries), to_check, CUTS)
+            found, of_mirror = keys_hold_results(Lake(spark, lake), replace(report, mirrors=entries), to_check, CHECKED)
         assert found.severity == dg.AssetCheckSeverity.ERROR
         assert found.description is not None
         assert found.description.startswith("`db.t: 1 key(s) in more than one row, or NULL: t/1@0 and t/1@77`. ")
         assert "shop_rebuild" in found.description
         assert found.metadata["checked"].value == {checked: 1}
         assert found.metadata[WRONG_TABLES].value == ["db.t"]
+        assert of_mirror.asset_key == dg.AssetKey(["shop", "mirror", "db", "t"])
+        assert (of_mirror.severity, of_mirror.metadata["checked"].value) == (found.severity, checked)
+        assert of_mirror.description == found.description.replace("db.t: ", "")
 
 
 def test_the_contract_names_rows(lake: LakePaths, spark: SparkSession) -> None:

@@ -15,9 +15,9 @@ from markdown_it import MarkdownIt
 from cdc_pipeline.assets.mirrors import mirror_spec
 from cdc_pipeline.checks import streams
 from cdc_pipeline.checks.contract import TableValidation, contract_result
-from cdc_pipeline.checks.cuts import attempt_result, ddl_applied_result, no_gaps_result
+from cdc_pipeline.checks.cuts import attempt_result, ddl_applied_result, mirror_gaps_results, no_gaps_result
 from cdc_pipeline.checks.records import dead_letters_result
-from cdc_pipeline.checks.results import code_span, tables_result
+from cdc_pipeline.checks.results import code_span, mirror_results, tables_result
 from cdc_pipeline.checks.streams import FreshnessLimits, fresh_result, open_transactions_result
 from cdc_pipeline.contracts.rules import Breach
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry
@@ -27,8 +27,10 @@ from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.source import Intake, OpenTransaction
+from cdc_pipeline_tests.support.lakes.mirror_checks import CHECKED
 
 _KEY = dg.AssetKey(["shop", "consistent_cuts"])
+
 _HOSTILE = (
     *("![x](http://evil.example/p.png)", "[a](http://e/)", "<img src=http://e/p.png>", "<a href='http://e/'>x</a>"),
     *("http://evil.example/", "<http://e/>", "www.evil.example", "evil@e.example", "[x]: http://e/", "| a | [b](c) |"),
@@ -78,6 +80,9 @@ def _check_results(text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.As
     recent: Any = SimpleNamespace(cached_query=lambda name, table_version, query: rows)
     lake: Any = SimpleNamespace(paths=SimpleNamespace(pipeline="shop"), state=lambda table: None)
     yield no_gaps_result(report, _KEY)
+    yield from mirror_gaps_results(report, None, CHECKED)
+    name = TableName("db", text)
+    yield from mirror_results("keys_hold", CHECKED, {name: "all rows"}, {str(name): f"1 key: {text}/0@1"}, "Rebuild")
     yield fresh_result(report, FreshnessLimits(warn=timedelta(0)), _KEY, report.resolved_time)
     yield tables_result("keys_hold", _KEY, {f"db.{text}": f"1 key: {text}/0@1"}, "Rebuild", dg.MetadataValue.int(1))
     yield attempt_result(_KEY, f"attempt 3 failed: {text}", 3)

@@ -1,11 +1,13 @@
-"""Each check has a text in Dagster's UI, and a line in docs/operations.md."""
+"""Each check has a text in Dagster's UI, and a line in docs/operations.md; those of mirrors are checks of all, too."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from cdc_pipeline.checks.specs import check_spec
+import dagster as dg
+
+from cdc_pipeline.checks.specs import check_spec, mirror_check_specs
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.run_fields import FreshnessSettings
 from cdc_pipeline.component.source_field import KafkaSource
@@ -26,3 +28,6 @@ def test_each_check_is_described(tmp_path: Path) -> None:
     for name, check in checks.items():
         assert check == check_spec(name, check.asset_key, blocking=check.blocking)
         assert check.description
+    for check in mirror_check_specs(dg.AssetKey(["orders", "mirror", "db", "t"])):
+        assert check.description
+        assert documented[check.name] is check.blocking is False

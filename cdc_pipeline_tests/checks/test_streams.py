@@ -15,13 +15,17 @@ from cdc_pipeline.checks.streams import (
     FreshnessLimits,
     fresh_result,
     lag,
+    mirrors_to_confirm,
     open_transactions_result,
     watermarks_result,
 )
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import StreamProgress
-from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts
+from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.positions import Position
 from cdc_pipeline.sources.source import Intake, OpenTransaction
 from cdc_pipeline_tests.support.messages import EPOCH_MS, tso
 
@@ -108,6 +112,34 @@ def test_a_cut_later_than_the_clock_is_not_fresh(limits: FreshnessLimits, severi
 def test_no_partition_is_named_if_all_wait_for_the_next_watermark() -> None:
     found = fresh_result(_report(tso(7), tso(7)), _LIMITS, dg.AssetKey("cuts"))
     assert ": no partition has a watermark above the resolved TSO yet`. " in (found.description or "")
+
+
+_NAMES = [TableName("db", f"t{number}") for number in range(30)]
+
+
+def _cut(*changed: TableName, held: tuple[TableName, ...] = (), published: bool = True) -> CutReport:
+    mirrors = tuple(MirrorEntry(name, name.table, "/lake", 1, 1, 2, ()) for name in _NAMES)
+    counts = {name: TableCounts() for name in changed}
+    waiting = tuple(HeldTable(name, Position("t", 0, 1), 1) for name in held)
+    return replace(_report(tso(7)), published=published, mirrors=mirrors, changed=counts, held=waiting)
+
+
+def test_each_quiet_mirror_is_confirmed_once_in_a_third_of_the_lower_limit() -> None:
+    report, minute = _cut(_NAMES[0], held=(_NAMES[1],)), timedelta(minutes=1)
+    limits = FreshnessLimits(timedelta(minutes=30), timedelta(minutes=60))
+    by_cut = [mirrors_to_confirm(report, limits, _START + n * minute, _START + (n + 1) * minute) for n in range(10)]
+    # a cut confirms few, so that its costs do not grow with the number of quiet mirrors
+    assert sorted(name for found in by_cut for name in found) == sorted(_NAMES[2:])
+    assert max(map(len, by_cut)) < 10
+    # after a pause all at once, each once
+    assert len(mirrors_to_confirm(report, limits, _START, _START + timedelta(days=1))) == 28
+
+
+def test_no_mirror_is_confirmed_without_a_policy_a_cut_before_or_a_new_cut() -> None:
+    later = _START + timedelta(days=1)
+    assert mirrors_to_confirm(_cut(), FreshnessLimits(warn=timedelta(minutes=5)), _START, later) == []
+    assert mirrors_to_confirm(_cut(), _LIMITS, None, later) == []
+    assert mirrors_to_confirm(_cut(published=False), _LIMITS, _START, later) == []
 
 
 def test_lag_is_unknown_without_tsos() -> None:

@@ -18,10 +18,10 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.follower import NEW_CODE
-from cdc_pipeline.cli.declared import load_error, project_pipeline
+from cdc_pipeline.cli.declared import DeclaredPipeline, load_error, project_pipeline
 from cdc_pipeline.cli.main import cli, main
 from cdc_pipeline.cli.output import printable
-from cdc_pipeline.cli.runs import FinishedRun, progress_lines
+from cdc_pipeline.cli.runs import FinishedRun, as_commands, progress_lines
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError, TransientError
 from cdc_pipeline.lake.paths import LakePaths
@@ -79,6 +79,7 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> _Fi
     output = _invoke("run", *made.source, "orders")
     assert "batch 1: 6 new records from 1 files" in output
     assert "warning: check no_dead_letters" in output
+    assert "`cdc-pipeline release`" in output
     assert f"pipeline orders: cut 1, resolved TSO {watermark_tso(9)}" in output
     assert "db.t       1        2" in output
     return made
@@ -117,8 +118,8 @@ def test_history_of_a_row_with_its_messages(filled: _Filled) -> None:
     last = _invoke("history", "db.t", *filled.lake, "--where", "v=b", "--last", "1", "--messages")
     assert "after  {'id': '1', 'v': 'b'}" in last
     assert 'message {"id"' in last
-    with pytest.raises(DeclarationError, match=r"nothing of db\.unknown 1"):
-        _invoke("history", "db.unknown", "1", *filled.lake)
+    with pytest.raises(DeclarationError, match=r"nothing of db\.tt 1\. Similar tables: db\.t$"):
+        _invoke("history", "db.tt", "1", *filled.lake)
 
 
 def test_dead_letters(filled: _Filled) -> None:
@@ -178,6 +179,11 @@ def test_doctor_names_a_remedy_for_each_failure(tmp_path: Path, monkeypatch: pyt
         (["run", "--project", "{root}", "unknown"], "has no pipeline 'unknown'; its pipelines: shop"),
         (["run", "--project", "{empty}"], "is not in a Dagster project. Name a project with --project"),
         (["status", "--lake", "{empty}"], "has 0 pipelines"),
+        (["status", "--lake", "nolake"], "there is no folder {here}/nolake, which --lake names"),
+        (
+            ["status", "--lake", "nolake", "--name", "p"],
+            "there is no pipeline 'p' in the lake {here}/nolake: run it first",
+        ),
         (["status", "--lake", "s3://bucket/lake"], "is no local folder: use --name"),
         (["status", "--lake", "{empty}", "--name", "p"], "there is no pipeline 'p' in the lake"),
     ],
@@ -189,11 +195,14 @@ def test_doctor_names_a_remedy_for_each_failure(tmp_path: Path, monkeypatch: pyt
     # Dagster parses YAML with a deprecated call of pydantic
     "ignore:`parse_obj_as` is deprecated:pydantic.warnings.PydanticDeprecatedSince20",
 )
-def test_what_is_wrong_with_a_command(arguments: list[str], expected: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_command(
+    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     places = {"{root}": str(_ROOT), "{empty}": str(tmp_path)}
     with pytest.raises(CdcError) as raised:
         _invoke(*(places.get(argument, argument) for argument in arguments))
-    assert expected in str(raised.value)
+    assert expected.replace("{here}", str(tmp_path)) in str(raised.value)
 
 
 _DEFS = """\
@@ -209,6 +218,7 @@ attributes: {name: %s, lake: "{{ env.CDC_DOTENV_LAKE }}", source: {type: capture
 )
 def test_a_project_with_its_env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`dg` loads it, too. With a second pipeline, the error lists both."""
+    monkeypatch.chdir(tmp_path)  # restored after the test
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("CDC_DOTENV_LAKE", "before")  # restored after the test
     (tmp_path / "pyproject.toml").write_text('[tool.dg.project]\nroot_module = "dotenv_project"\n', encoding="utf-8")
@@ -218,7 +228,10 @@ def test_a_project_with_its_env_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for package in (first.parents[1], first.parent):
         (package / "__init__.py").touch()
     (first / "defs.yaml").write_text(_DEFS % "first", encoding="utf-8")
-    assert project_pipeline(first, None).pipeline.lake == "/from/the/file"
+    monkeypatch.chdir(first)
+    assert project_pipeline(Path(), None).pipeline.lake == "/from/the/file"
+    # a relative lake or source of the file is below the project's folder
+    assert Path.cwd() == tmp_path
     second = first.with_name("second")
     second.mkdir()
     (second / "defs.yaml").write_text(_DEFS % "second", encoding="utf-8")
@@ -286,7 +299,58 @@ def test_following_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPat
     assert jobs == ["follow"] * 3
 
 
-def test_following_starts_again_for_new_code(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "job", "config"),
+    [
+        (
+            ["approve", "--tables", "a.b", "--tables", "c.*"],
+            "approve_ddl",
+            {"approve_statements": {"tables": ["a.b", "c.*"]}},
+        ),
+        (
+            ["release", "--positions", "t/0@7", "--rules", "*", "--replacements", "/file", "--note", "ticket 7"],
+            "release_dead_letters",
+            {
+                "release_letters": {
+                    "positions": ["t/0@7"],
+                    "rules": ["*"],
+                    "tables": [],
+                    "replacement_file": "/file",
+                    "note": "ticket 7",
+                }
+            },
+        ),
+    ],
+    ids=["approve", "release"],
+)
+def test_jobs_of_an_operator(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], job: str, config: dict[str, Any]
+) -> None:
+    """Without a Dagster project. The configuration is that of the job."""
+    started: list[tuple[str, dict[str, Any]]] = []
+
+    def execute(declared: DeclaredPipeline, name: str, given: dict[str, Any]) -> object:
+        validated = dg.validate_run_config(
+            declared.definitions.resolve_job_def(f"p_{name}"),
+            {"ops": {f"p_{op}": {"config": fields} for op, fields in given.items()}},
+        )
+        assert validated
+        started.append((name, given))
+        counts = {name: dg.MetadataValue.int(2) for name in ("released", "not_released")}
+        return SimpleNamespace(was_interrupted=False, result=SimpleNamespace(success=True), warnings=[], outputs=counts)
+
+    monkeypatch.setattr("cdc_pipeline.cli.main.run_job", execute)
+    output = _invoke(*arguments, "--captures", "x", "--lake", "l", "p")
+    assert started == [(job, config)]
+    assert output == ("• released: 2, not released: 2\n" if job == "release_dead_letters" else "")
+
+
+def test_advice_names_commands_in_place_of_jobs() -> None:
+    advice = "Run captures_release_dead_letters, or my_own_approve_ddl. orders_verify stays"
+    assert as_commands(advice) == "Run `cdc-pipeline release`, or `cdc-pipeline approve`. orders_verify stays"
+
+
+def test_following_starts_again_for_new_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The process has the old modules and the old declaration."""
 
     @dg.op(out=dg.Out(dg.Nothing))
@@ -307,6 +371,7 @@ def test_following_starts_again_for_new_code(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("cdc_pipeline.cli.main.run_job", lambda *_: finished)
     monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "cdc-pipeline", "follow"])
     monkeypatch.setattr(os, "execv", execute)
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(click.Abort):
         _invoke("follow", "--captures", "x", "--lake", "l")
     assert started == [(sys.executable, [sys.executable, "-X", "dev", "cdc-pipeline", "follow"])]

@@ -12,10 +12,14 @@ import pytest
 from pydantic import ValidationError
 
 from cdc_pipeline.assets.follower import FollowLimits
+from cdc_pipeline.assets.mirrors import mirror_parents
+from cdc_pipeline.assets.nodes import CUTS, RAW, mirror_key, table_key
 from cdc_pipeline.catalogs.glue import Glue
 from cdc_pipeline.catalogs.hive import Hive
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
+from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, write_catalog
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
@@ -277,6 +281,79 @@ def test_owners_and_tags_of_every_asset(load: Callable[[str], CdcPipeline]) -> N
         assert spec.code_version
 
 
+_TRANSLATION = {
+    "key_prefix": ["lake", "eu"],
+    "group_name": "cdc/{{ spec.group_name.lower() }}",
+    "description": "{{ spec.key.path[-1] }}",
+    "owners": ["team:eu"],
+    "tags": {"tier": "gold"},
+    "metadata": {"of": "{{ spec.group_name }}"},
+}
+
+
+def _catalog(lake: Path, *names: tuple[str, str]) -> None:
+    paths = LakePaths(str(lake), "shop")
+    Path(paths.home).mkdir(parents=True)
+    write_catalog(paths, [CatalogEntry(*name, "elsewhere", (CatalogColumn("id", "int", "int"),)) for name in names])
+
+
+def test_translated_assets(load: Callable[[str], CdcPipeline], tmp_path: Path) -> None:
+    """Keys of nodes, checks, parents, lineage and of what runs report have the prefix."""
+    _catalog(tmp_path, ("db", "orders"), ("d.b", "or-ders"))
+    declared = {**_GOOD, "lake": str(tmp_path), "source": _KAFKA, "notify": {"urls": ["json://a"]}}
+    plain = load(_yaml(declared)).build_defs().resolve_asset_graph()
+    component = load(_yaml({**declared, "translation": _TRANSLATION}))
+    definitions = component.build_defs()
+    dg.Definitions.validate_loadable(definitions)
+    graph = definitions.resolve_asset_graph()
+    keys = {key: key.with_prefix(["lake", "eu"]) for key in plain.get_all_asset_keys()}
+    assert set(graph.get_all_asset_keys()) == set(keys.values())
+    for key, translated in keys.items():
+        assert graph.get(translated).parent_keys == {keys[parent] for parent in plain.get(key).parent_keys}
+    assert {(check.asset_key, check.name) for check in graph.asset_check_keys} == {
+        (keys[check.asset_key], check.name) for check in plain.asset_check_keys
+    }
+    node = graph.get(dg.AssetKey(["lake", "eu", "shop", "mirror", "db", "orders"]))
+    assert (node.group_name, node.description, list(node.owners)) == ("cdc/shop_db", "orders", ["team:eu"])
+    assert (node.tags["tier"], node.tags["cdc/lifecycle"]) == ("gold", "live")
+    assert (node.metadata["of"], node.metadata["dagster/table_name"]) == ("shop_db", "shop.db.orders")
+    lineage = node.metadata["dagster/column_lineage"].deps_by_column["id"]
+    assert {dep.asset_key for dep in lineage} == {keys[dg.AssetKey(["shop", "change_log"])]}
+    assert graph.get(dg.AssetKey(["lake", "eu", "shop", "source", "a"])).group_name == "cdc/shop"
+    # what runs report
+    pipeline = component.pipeline
+    assert mirror_key(pipeline, TableName("db", "new")).path == ["lake", "eu", "shop", "mirror", "db", "new"]
+    assert {table_key(pipeline, name) for name in (RAW, CUTS)} <= set(keys.values())
+    assert set(mirror_parents(pipeline)) <= set(keys.values())
+    job = definitions.resolve_job_def("shop_ingest")
+    assert job.asset_layer.executable_asset_keys == {key for key in keys.values() if graph.get(key).is_executable}
+    assert "shop__raw_topic_snapshot" in {node.name for node in job.nodes}  # the sensor configures it by this name
+
+
+def test_a_key_gets_a_prefix_only(tmp_path: Path) -> None:
+    """Two tables would have one key, or a run could not tell that of a new one."""
+
+    class Ours(CdcPipeline):
+        def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
+            return spec.replace_attributes(key=spec.key.path[-1])
+
+    source = CaptureFilesSource(type="capture_files", path="captures")
+    with pytest.raises(ValueError, match=r"is not shop/\w+ with a key_prefix"):
+        Ours(name="shop", source=source, lake=str(tmp_path)).build_defs()
+
+
+def test_a_subclass_translates(tmp_path: Path) -> None:
+    class Ours(CdcPipeline):
+        def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
+            found = super().get_asset_spec(spec)
+            return found.replace_attributes(key=found.key.with_prefix("ours"), group_name="ours")
+
+    source = CaptureFilesSource(type="capture_files", path="captures")
+    component = Ours(name="shop", source=source, lake=str(tmp_path))
+    graph = component.build_defs().resolve_asset_graph()
+    assert {(key.path[0], graph.get(key).group_name) for key in graph.get_all_asset_keys()} == {("ours", "ours")}
+
+
 def test_freshness(load: Callable[[str], CdcPipeline]) -> None:
     cuts = dg.AssetKey(["shop", "consistent_cuts"])
 
@@ -292,6 +369,21 @@ def test_freshness(load: Callable[[str], CdcPipeline]) -> None:
     assert found({"freshness": {"warn_minutes": 10, "fail_minutes": 30}}) == (policy, True)
     assert found({"freshness": {"warn_minutes": 0.5}}) == (None, True)
     assert found({}) == (None, False)
+
+
+def test_a_mirror_is_as_fresh_as_the_cuts_unless_it_is_dropped(
+    load: Callable[[str], CdcPipeline], tmp_path: Path
+) -> None:
+    component = load(_yaml({**_GOOD, "lake": str(tmp_path / "lake"), "freshness": {"fail_minutes": 30}}))
+    paths = component.pipeline.paths
+    Path(paths.home).mkdir(parents=True)
+    write_catalog(paths, [CatalogEntry("db", name, f"/lake/{name}", ()) for name in ("a", "b")])
+    write_catalog(paths, [CatalogEntry("db", "a", "/lake/a", ())])
+    graph = component.build_defs().resolve_asset_graph()
+    mirrors = {key.path[-1]: graph.get(key) for key in graph.get_all_asset_keys() if key.path[1] == "mirror"}
+    policy = dg.FreshnessPolicy.time_window(timedelta(minutes=30))
+    assert {name: node.freshness_policy for name, node in mirrors.items()} == {"a": policy, "b": None}
+    assert {name: len(node.check_keys) for name, node in mirrors.items()} == {"a": 4, "b": 0}
 
 
 def test_maintenance_schedule_is_on_by_default(load: Callable[[str], CdcPipeline]) -> None:
@@ -325,7 +417,7 @@ def test_environment_variables(load: Callable[[str], CdcPipeline], monkeypatch: 
 def test_definitions(tmp_path: Path) -> None:
     source = CaptureFilesSource(type="capture_files", path="captures")
     component = CdcPipeline(name="shop", source=source, lake=str(tmp_path / "lake"))
-    assert _asset_keys(component) == _ASSETS
+    assert _asset_keys(component) == {*_ASSETS, "shop/source/folder"}
     jobs = [job.name for job in component.build_defs().jobs or ()]
     assert jobs == [
         "shop_ingest",
@@ -736,6 +828,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {**_GOOD, "computed": {"db.t": {"a": {"type": "int", "sql": "b", "as": "c"}}}},
         ["computed", "as", "Extra inputs"],
     ),
+    "translation of a key": ({**_GOOD, "translation": {"key": "a"}}, ["translation", "key", "Extra inputs"]),
     "policy with a field too many": ({**_GOOD, "ddl_policy": {"other": "keep"}}, ["ddl_policy", "other"]),
     "merge threads a text": ({**_GOOD, "merge_threads": "two"}, ["merge_threads", "'two'", "integer"]),
 }

@@ -63,7 +63,17 @@ def test_schema_reports_errors_inside_a_mapping() -> None:
         return [f"{'.'.join(map(str, error.path))}: {error.message}" for error in found]
 
     assert errors({}) == errors("{{ env.NOTIFY }}") == errors({"urls": ["x"]}) == []
-    (unknown,) = errors({"urls": ["x"], "evnts": []})
-    assert unknown.startswith("notify: Additional properties are not allowed ('evnts'")
+    unknown, expected = sorted(errors({"urls": ["x"], "evnts": []}))
+    assert expected.startswith("notify: Additional properties are not allowed ('evnts'")
+    assert unknown.startswith("notify: 'evnts' is not one of ['urls', ")
     assert errors({"ui_url": 5}) == ["notify.ui_url: 5 is not of type 'string'"]
     assert errors({"urls": [5]}) == ["notify.urls: [5] is not valid under any of the given schemas"]
+
+
+def test_schema_names_the_values_of_a_policy() -> None:
+    schema = CdcPipeline.model().model_json_schema()
+    given = {"name": "a", "lake": "l", "source": {"type": "capture_files", "path": "c"}}
+    policy = {"tables": {"crm.people": "wait"}}
+    (error,) = Draft202012Validator(schema).iter_errors({**given, "ddl_policy": policy})
+    assert [*error.path] == ["ddl_policy", "tables", "crm.people"]
+    assert error.message == "'wait' is not one of ['apply', 'keep', 'hold']"

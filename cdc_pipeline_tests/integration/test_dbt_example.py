@@ -30,9 +30,12 @@ from pyspark.sql import SparkSession
 from cdc_pipeline.assets.nodes import CUTS, mirror_key, table_key
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.shop import CAPTURE, TABLES
 
+_SHOP = Pipeline("shop", CaptureFiles("captures"), "lake")
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "dbt_duckdb"
 PROJECT = EXAMPLE / "shop_models"
@@ -56,8 +59,8 @@ def _asset_key(table: dict[str, Any]) -> list[str]:
 def test_sources_are_the_assets_of_the_pipeline() -> None:
     for table in SOURCES["mirrors"]:
         assert f"shop.{table['name']}" in TABLES
-        assert _asset_key(table) == list(mirror_key("shop", TableName("shop", table["name"])).path)
-    assert [_asset_key(table) for table in SOURCES["lake"]] == [list(table_key("shop", CUTS).path)]
+        assert _asset_key(table) == list(mirror_key(_SHOP, TableName("shop", table["name"])).path)
+    assert [_asset_key(table) for table in SOURCES["lake"]] == [list(table_key(_SHOP, CUTS).path)]
 
 
 def test_models_use_each_source_and_have_documented_tests() -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import dagster as dg
 from pyspark.sql import SparkSession
 
+from cdc_pipeline.cli.status import read_status, status_lines
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.stories import change, create, put
@@ -59,6 +61,14 @@ def test_a_statement_is_shown_and_approved(spark: SparkSession, tmp_path: Path) 
     assert record.data["statement"] == "TRUNCATE TABLE t"
     assert record.data["status"] == "held"
     assert record.data["effect"] == "TruncateTable db.t"
+    assert (record.data["lost"], record.data["waiting_row_changes"]) == ("all 1 rows of db.t", 1)
+
+    # what the command shows, without Spark
+    status = read_status(Lake(None, LakePaths(component.lake, "p")))  # type: ignore[arg-type]
+    assert [entry.gaps for entry in status.mirrors] == [(held[1],)]
+    (line,) = [line for line in status_lines(status) if line.startswith(("held", "gap"))]
+    assert line.startswith("held: db.t, 1 row changes wait: TRUNCATE TABLE t at ")
+    assert "Lost by it: all 1 rows of db.t. `cdc-pipeline approve --tables db.t`" in line
 
     wrong = run("p_approve_ddl", {"p_approve_statements": {"config": {"tables": ["db.other"]}}})
     assert not wrong.success

@@ -46,6 +46,10 @@ _ERRORS = [
     "10 - cdc_pipeline.CdcPipeline attributes.sensor.interval Additional properties are not allowed",
     "11 - cdc_pipeline.CdcPipeline attributes.colour Additional properties are not allowed",
     "12 - cdc_pipeline.CdcPipeline attributes.merge_threads [2] is not valid",
+    # the known fields
+    "5 - cdc_pipeline.CdcPipeline attributes.source 'bootstrap_server' is not one of ['type', 'bootstrap_servers', ",
+    "9 - cdc_pipeline.CdcPipeline attributes.sensor 'interval' is not one of ['running', 'interval_seconds', ",
+    "2 - cdc_pipeline.CdcPipeline attributes 'colour' is not one of ['name', 'source', 'lake', ",
 ]
 
 

@@ -10,9 +10,15 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
+import dagster as dg
 import pytest
 
+from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.source_field import CaptureFilesSource
+from cdc_pipeline.lake.catalog import CatalogEntry, write_catalog
+from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.shop import CAPTURE
 from cdc_pipeline_tests.support.wheels import build_wheel
 
@@ -27,12 +33,9 @@ from cdc_pipeline import SparkLakehouse
 def resources() -> dg.Definitions:
     return dg.Definitions(resources={"lakehouse": SparkLakehouse(driver_memory="2g"), "spark": "something else"})
 """
+_PAGE = (Path(__file__).parents[2] / "docs" / "install.md").read_text(encoding="utf-8")
 _REPORT = """\
-import dagster as dg
-
 from cdc_pipeline import SparkLakehouse, read_cut
-
-ORDERS = dg.AssetKey(["orders", "mirror", "shop", "orders"])
 
 
 @dg.asset(deps=[ORDERS], automation_condition=dg.AutomationCondition.eager(), group_name="reports")
@@ -40,6 +43,49 @@ def order_count(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
     cut = read_cut(SparkLakehouse().session, "lake", "orders")
     return dg.MaterializeResult(metadata={"orders": cut["shop.orders"].count()})
 """
+
+
+_BOTH = ("ORDERS", "CUTS")
+
+
+def documented_assets() -> str:
+    """The code of the section."""
+    return _PAGE.split("## Assets of yours on a mirror")[1].split("```python\n")[1].split("```")[0]
+
+
+@pytest.mark.parametrize(
+    ("cuts", "expected"),
+    [
+        # no cut, one that changed the mirror, one that did not, one that did
+        ([(), _BOTH, ("CUTS",), _BOTH], [[], ["revenue", "first_report", "totals"], ["totals"], ["revenue", "totals"]]),
+        # the mirror is older than the assets
+        ([_BOTH, _BOTH], [["first_report"], ["revenue", "totals"]]),
+    ],
+)
+def test_documented_conditions(cuts: list[tuple[str, ...]], expected: list[list[str]], tmp_path: Path) -> None:
+    """What they request after each cut."""
+    paths = LakePaths(str(tmp_path), "orders")
+    Path(paths.home).mkdir(parents=True)
+    write_catalog(paths, [CatalogEntry("shop", "orders", "elsewhere", ())])
+    source = CaptureFilesSource(type="capture_files", path="captures")
+    scope: dict[str, Any] = {}
+    exec(documented_assets(), scope)  # the page's own text
+    assets = [scope[name] for name in ("revenue", "first_report", "totals")]
+    pipeline = CdcPipeline(name="orders", source=source, lake=str(tmp_path)).build_defs()
+    definitions = dg.Definitions.merge(pipeline, dg.Definitions(assets))
+    cursor, requested = None, []
+    with dg.DagsterInstance.ephemeral() as instance:
+        for materialized in cuts:
+            for name in materialized:
+                instance.report_runless_asset_event(dg.AssetMaterialization(scope[name]))
+            found = dg.evaluate_automation_conditions(
+                definitions, instance, dg.AssetSelection.assets(*assets), cursor=cursor
+            )
+            cursor = found.cursor
+            requested.append([asset.key.path[-1] for asset in assets if found.get_num_requested(asset.key)])
+            for name in requested[-1]:
+                instance.report_runless_asset_event(dg.AssetMaterialization(name))
+    assert requested == expected
 
 
 class _Project:
@@ -107,7 +153,7 @@ def test_a_project_of_someone_else(tmp_path: Path) -> None:
     project.run("dg", "scaffold", "defs", "cdc_pipeline.CdcPipeline", "eu", "--source", "capture_files")
     project.edit("eu", path=str(CAPTURE), lake="lake", time_zone="UTC\n  spark_resource: lakehouse")
     (project.folder / "src" / "mine" / "defs" / "resources.py").write_text(_RESOURCES, encoding="utf-8")
-    (project.folder / "src" / "mine" / "defs" / "report.py").write_text(_REPORT, encoding="utf-8")
+    (project.folder / "src" / "mine" / "defs" / "report.py").write_text(documented_assets() + _REPORT, encoding="utf-8")
     project.run("dg", "check", "defs")
     listed = json.loads(project.run("dg", "list", "defs", "--json"))
     assert {"orders/consistent_cuts", "eu/consistent_cuts", "order_count"} <= {

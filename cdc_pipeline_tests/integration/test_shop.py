@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+import duckdb
+import duckdb_extension_delta
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -26,6 +33,8 @@ pytestmark = pytest.mark.core(1, 3, 8)
 DOCS = Path(__file__).parents[2] / "docs"
 # The last of the capture's 55 watermarks, in all four partitions.
 LAST_WATERMARK = 470613987560259584
+# the first verification follows an hour later
+_CHECKS_OF_A_MIRROR = ("no_gaps", "keys_hold", "schema_matches_ddl")
 
 
 class Shop:
@@ -114,16 +123,41 @@ def test_every_mirror_row_leads_to_its_message(shop: Shop, spark: SparkSession) 
         assert led.count() == mirror.count() == len(TABLES[table]["rows"])
 
 
-def test_the_documented_audit_query(shop: Shop, spark: SparkSession) -> None:
+_ONLY_IN = r"(?:^In (Spark|DuckDB)\b[^\n]*:\n\n)?"
+_BLOCK = re.compile(rf"{_ONLY_IN}```(python|sql)\n([\s\S]*?)```", re.MULTILINE)
+
+
+def _audit(engine: str, lake: Path, names: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """The rows of each query of docs/audit.md. Its text is as in the page, apart from the folder of the lake."""
+    page = (DOCS / "audit.md").read_text(encoding="utf-8")
+    found = []
+    for only_in, language, text in _BLOCK.findall(page):
+        if only_in not in ("", engine):
+            continue
+        if language == "python":
+            assert 'lake = "data/lake/shop"' in text
+            exec(text.replace("data/lake/shop", str(lake)), names)
+        elif engine == "Spark":
+            found.append([row.asDict() for row in names["spark"].sql(text).collect()])
+        else:
+            rows = names["duckdb"].sql(text)
+            found.append([dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall()])
+    return found
+
+
+@pytest.mark.parametrize("engine", ["Spark", "DuckDB"])
+def test_the_audit_page_as_written(shop: Shop, spark: SparkSession, tmp_path: Path, engine: str) -> None:
     """From a row to its change, message, batch and Dagster run, and the other queries of docs/audit.md."""
-    queries = re.findall(r"```sql\n(.*?)```", (DOCS / "audit.md").read_text(encoding="utf-8"), flags=re.DOTALL)
-    found = [spark.sql(query.replace("data/lake", str(shop.lake))).collect() for query in queries]
-    (row,), history, (cut,), definitions, (balance,) = found
+    (extension,) = Path(duckdb_extension_delta.__file__).parent.rglob("*.duckdb_extension")
+    duckdb.load_extension(str(extension))
+    home = Path(shop.paths.home)
+    (row,), history, (cut,), definitions, (balance,) = _audit(engine, home, {"spark": spark})
     assert row["run_id"] == shop.result.run_id
     message = json.loads(row["message"])
     assert (message["table"], message["data"][0]["id"]) == ("orders", "100001")
     assert message["_tidb"]["commitTs"] == row["_commit_ts"]
     assert row["after"] == message["data"][0]
+    assert (row["rejected_message"], row["released_at"]) == (None, None)
     assert [Path(file["path"]).name for file in row["files"]] == sorted(path.name for path in CAPTURE.glob("part-*"))
 
     assert history[0]["op"] == "INSERT"
@@ -134,6 +168,19 @@ def test_the_documented_audit_query(shop: Shop, spark: SparkSession) -> None:
     assert (definitions[-1]["type"], definitions[-1]["status"]) == ("CREATE", "applied")
     assert all(statement["commit_ts"] < row["_commit_ts"] for statement in definitions)
     assert (balance["batch_id"], balance["unclassified_records"], balance["missing_changes"]) == (1, 0, 0)
+
+    # as after a release of two dead letters of the record, the second time without a replacement
+    copied = tmp_path / "shop"
+    shutil.copytree(home, copied)
+    at = {"topic": row["_topic"], "partition": row["_partition"], "offset": row["_offset"]}
+    moments = (datetime(2026, 11, day, tzinfo=timezone.utc) for day in (1, 1, 2))
+    replacements = zip(moments, (b"repaired", b"repaired", None), ("first", "first", "again"), strict=True)
+    releases = [{**at, "released_at": moment, "replacement": by, "note": note} for moment, by, note in replacements]
+    write_deltalake(copied / "dead_letter_releases", pa.Table.from_pylist(releases))
+    (released,), *_ = _audit(engine, copied, {"spark": spark})
+    assert (released["message"], released["note"]) == ("repaired", "again")
+    assert json.loads(released["rejected_message"]) == message
+    assert released["released_at"].day == 2
 
 
 def test_every_ddl_statement_is_applied_or_has_a_reason(shop: Shop, spark: SparkSession) -> None:
@@ -198,6 +245,7 @@ def test_the_run_reports_its_results(shop: Shop) -> None:
             ),
             *("consistent_cuts no_breach", "consistent_cuts keys_hold", "consistent_cuts schema_matches_ddl"),
             *("consistent_cuts only_own_commits", "consistent_cuts before_images"),
+            *(f"{table.split('.')[1]} {check}" for table in TABLES for check in _CHECKS_OF_A_MIRROR),
         ],
         True,
     )

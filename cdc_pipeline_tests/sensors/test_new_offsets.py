@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors.new_offsets import SensorTiming, new_offsets_sensor
-from cdc_pipeline.sources.source import NewRecords, NoNewRecords
+from cdc_pipeline.sources.source import NewRecords, NoNewRecords, PartitionLag
 from cdc_pipeline_tests.support.folders import folder, line
 
 _NEWS = NewRecords("12 new offsets: t/0 5–16", "from 5", "from 5 to 17", 12, {"t": {"0": 17}})
@@ -31,6 +31,8 @@ class _Source:
     answer: NewRecords | NoNewRecords | Exception = _NEWS
     secrets: tuple[str, ...] = ("hunter2",)
     location: str = "a broker"
+    inputs: tuple[str, ...] = ("t",)
+    kinds: frozenset[str] = frozenset()
     notes: list[Mapping[str, Any] | None] = field(default_factory=list)
 
     def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
@@ -275,6 +277,21 @@ def test_damaged_cursor_is_replaced(cursor: str, instance: DagsterInstance) -> N
     found = _tick(_Source(), instance, cursor=cursor, minimum_records=100)
     assert isinstance(found, dg.SensorResult)
     assert json.loads(found.cursor or "")["start_id"] == "from 5"
+
+
+# ---- observations of the source
+
+
+@pytest.mark.parametrize("answer", [_NEWS, _NOTHING])
+def test_a_look_is_observed_once(answer: NewRecords | NoNewRecords, instance: DagsterInstance) -> None:
+    source = _Source(replace(answer, lags=(PartitionLag("t", 0, 17, answer is _NEWS),)))
+    for expected in (1, 0):
+        found = _tick(source, instance, cursor="kept")
+        events = found.asset_events if isinstance(found, dg.SensorResult) else []
+        assert [event.asset_key.path for event in events] == [["p", "source", "t"]] * expected
+        for event in events:
+            instance.report_runless_asset_event(event)
+    assert len(source.notes) == 2  # no look for the observation alone
 
 
 # ---- errors

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -45,30 +46,39 @@ class Verified:
     reason: str | None = None
 
 
-def append_verified(lake: Lake, cut_id: int, run_id: str, tables: Iterable[Verified]) -> None:
-    """Appends what the changes up to the cut have proved. A second time it changes nothing."""
+Rows: TypeAlias = "Sequence[Mapping[str, Any]]"
+
+
+def append_verified(lake: Lake, cut_id: int, run_id: str, tables: Iterable[Verified]) -> Rows:
+    """Appends what the changes up to the cut have proved, and returns these rows. A second time it changes nothing."""
     own = {"cut_id": cut_id, "run_id": run_id, "at": datetime.now(timezone.utc)}
-    rows = [own, *({**own, **vars(one)} for one in tables)]
+    rows = pa.Table.from_pylist([own, *({**own, **vars(one)} for one in tables)], _SCHEMA)
     commit = Commit(lake.paths.app_id(VERIFICATIONS), cut_id, {"run_id": run_id, "cut": cut_id})
-    append_rows(lake, VERIFICATIONS, pa.Table.from_pylist(rows, _SCHEMA), commit)
+    append_rows(lake, VERIFICATIONS, rows, commit)
+    found: Rows = rows.to_pylist()
+    return found
 
 
-def last_verified_cut(lake: Lake) -> int:
+def read_verifications(lake: Lake) -> Rows:
+    """The rows of the table, for the functions below. Each call takes requests to the store."""
+    return read_rows(lake, VERIFICATIONS)
+
+
+def last_verified_cut(rows: Rows) -> int:
     """The newest cut up to which changes were verified; 0 if there is none."""
-    return max((row["cut_id"] for row in read_rows(lake, VERIFICATIONS, columns=["cut_id"])), default=0)
+    return max((row["cut_id"] for row in rows), default=0)
 
 
-def last_verification(lake: Lake) -> datetime | None:
+def last_verification(rows: Rows) -> datetime | None:
     """When `append_verified` was last called."""
-    rows = read_rows(lake, VERIFICATIONS, columns=["at"])
     # Spark's times are local
     return max((row["at"].astimezone(timezone.utc) for row in rows), default=None)
 
 
-def verified_totals(lake: Lake) -> dict[str, Verified]:
+def verified_totals(rows: Rows) -> dict[str, Verified]:
     """Mirror id → the sums, with the newest reason."""
     found: dict[str, Verified] = {}
-    for row in sorted(read_rows(lake, VERIFICATIONS), key=lambda row: row["cut_id"]):
+    for row in sorted(rows, key=lambda row: row["cut_id"]):
         if row["mirror_id"] is None:
             continue
         before = found.get(row["mirror_id"], Verified(row["mirror_id"], row["database"], row["table"], 0))

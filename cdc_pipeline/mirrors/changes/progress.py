@@ -156,9 +156,11 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     # if all topics ended, their last watermarks still count
     partitions = {partition for partition in known if partition[0] not in ended} or known
     exact = any(batch["exact_ts"] for batch in new) or published.resolved_tso is not None
+    if least and (behind := {topic for topic, _ in partitions - newest_of.keys()}):
+        # a new partition, or one below the published TSO: of a topic that ended, and has records again
+        newest_of = read_maxima(lake, "watermarks", ("topic", "partition"), "watermark_ts")
+        partitions |= {partition for partition in newest_of if partition[0] in behind}
     newest = {partition: newest_of.get(partition) for partition in sorted(partitions)}
-    if exact and published.cut_id and None in newest.values():
-        return read_progress(lake)  # a new partition, or one below the published TSO
     without_tables = ended_topics(lake, newest, newest_batch) if exact else {}
     newest = {partition: tso for partition, tso in newest.items() if partition[0] not in without_tables}
     waiting = tuple(f"{topic}/{number}" for (topic, number), tso in newest.items() if tso is None) if exact else ()

@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
+from pyspark.sql import Row
+
 from cdc_pipeline.dialects.claims import read_claims
 from cdc_pipeline.dialects.contents import read_raw_batches
 from cdc_pipeline.gaps import Gap
+from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.restored_tables import require_not_restored
-from cdc_pipeline.lake.tables.ddl_history import may_have_statements
+from cdc_pipeline.lake.tables.ddl_history import APPLIED, may_have_statements
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable, ended_tables
@@ -29,6 +32,7 @@ from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
+from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
@@ -176,7 +180,22 @@ class CutPlanner:
         more += contradiction_gaps(groups)
         for name, gap in more:
             gaps[name] = (*gaps.get(name, ()), gap)
+        for former, name in self._renamed(name for name in gaps if self._mirror(name) is None).items():
+            gaps[name] = (*gaps.get(name, ()), *gaps[former])
         return gaps
+
+    def _renamed(self, names: Iterable[TableName]) -> Mapping[TableName, TableName]:
+        """Former → present name of the tables that earlier cuts have renamed. TiCDC writes late files under the former name
+        (docs/storage.md)."""
+        places = {name: name for name in names}
+        if not places:
+            return {}
+        rows = read_rows(self.lake, "ddl_history", ("status", "=", APPLIED), ("cut_id", "<=", self.window.cut_id - 1))
+        for event in in_upstream_order(ddl_event(Row(**row)) for row in rows):
+            for change in mirrored_event(event, self.settings.selection).changes:
+                for old, new in change.names().renamed:
+                    places = {name: new if place == old else place for name, place in places.items()}
+        return {name: place for name, place in places.items() if place != name}
 
     def _report(self, plan: CutPlan, draft: PlanDraft, changes: Iterable[str]) -> None:
         for line in changes:

@@ -23,6 +23,8 @@ from cdc_pipeline.positions import POSITION, Position
 
 _MANY_SPELLINGS = ("float", "vector")
 """Types whose values have several texts: encoders print FLOAT with six digits or more."""
+_SOFT_DELETE = "_tidb_softdelete_time"
+"""TiDB's column with the time when a row was soft-deleted. TiCDC sends that as a DELETE, and the way back as an UPDATE."""
 _CONSUMES, _PRODUCES = -1, 1
 _PROVED, _CONTRADICTED, _UNKNOWN = "proved", "contradicted", "unknown"
 
@@ -79,6 +81,7 @@ def check_chains(changes: DataFrame, table: ChainTable, mirror: DataFrame | None
     """
     events = changes.select(
         *("commit_ts", "at", "exact_ts", "dialect", "batch_id", *POSITION, "row"),
+        F.col("before")[_SOFT_DELETE].isNotNull().alias("may_lack_row"),
         F.explode(F.array_compact(F.array(*_events(table)))).alias("event"),
     ).select("*", "event.*")
     if mirror is not None:
@@ -193,6 +196,7 @@ def _verdict(*, is_complete: bool) -> Column:
         # an INSERT of an equal row may be a copy
         .when(inserts & exists, F.when(differs, _CONTRADICTED).otherwise(_UNKNOWN))
         .when(inserts, _PROVED)
+        .when(~exists & F.col("may_lack_row"), _UNKNOWN)
         .when(~exists | differs, _CONTRADICTED)
         .when(F.col("compared"), _PROVED)
         .otherwise(_UNKNOWN)

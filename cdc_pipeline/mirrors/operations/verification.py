@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from functools import partial
+from functools import cached_property, partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import Window as Over
@@ -28,10 +28,12 @@ from cdc_pipeline.lake.tables.batches import first_decoding
 from cdc_pipeline.lake.tables.consistent_cuts import CUTS
 from cdc_pipeline.lake.tables.verifications import (
     VERIFICATIONS,
+    Rows,
     Verified,
     append_verified,
     last_verification,
     last_verified_cut,
+    read_verifications,
     verified_totals,
 )
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
@@ -59,19 +61,24 @@ _MOST_IN_A_RUN = 2_000_000
 """Row changes that a run verifies between two batches, in about two minutes."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Verifier:
-    """Verifies the mirrors of one pipeline."""
+    """Verifies the mirrors of one pipeline, in one run."""
 
     lake: Lake
     settings: CutSettings
     report: Callable[[str], None]
     """Receives one line per table with a contradiction."""
 
+    @cached_property
+    def verified(self) -> Rows:
+        """The rows of `verifications`, with those of `verify`."""
+        return read_verifications(self.lake)
+
     def verify(self, run_id: str) -> tuple[Verified, ...]:
         """Verifies what cuts have applied since the last verification, and gives tables with a contradiction their gap. Call
         it as the only writer. Returns what is new; nothing while a cut is begun."""
-        published, verified = published_cut(self.lake), last_verified_cut(self.lake)
+        published, verified = published_cut(self.lake), last_verified_cut(self.verified)
         if published.cut_id <= verified or is_begun(self.lake, published):
             return ()
         start = cut_with_id(self.lake, verified)
@@ -80,14 +87,14 @@ class Verifier:
             commit = Commit(self.lake.paths.app_id(VERIFICATIONS), published.cut_id, {"run_id": run_id})
             self._add_gap(published.mirror_folder(name, self.lake.paths), gap, commit)
             self.report(f"{name}: {gap}")
-        append_verified(self.lake, published.cut_id, run_id, found.tables)
+        self.verified = [*self.verified, *append_verified(self.lake, published.cut_id, run_id, found.tables)]
         return found.tables
 
     def verify_if_due(self, run_id: str, pause: timedelta) -> None:
         """`verify`, if it last ran, or the first batch was decoded, longer ago than `pause`, and if a run has time for the
         changes."""
-        if (last_verification(self.lake) or first_decoding(self.lake)) <= datetime.now(timezone.utc) - pause:
-            first = cut_with_id(self.lake, last_verified_cut(self.lake)).last_batch
+        if (last_verification(self.verified) or first_decoding(self.lake)) <= datetime.now(timezone.utc) - pause:
+            first = cut_with_id(self.lake, last_verified_cut(self.verified)).last_batch
             new = read_sums(self.lake, "batches", ("batch_id", ">", first), columns=["row_changes"])["row_changes"]
             if new <= _MOST_IN_A_RUN:
                 self.verify(run_id)
@@ -96,7 +103,7 @@ class Verifier:
 
     def contradicted(self) -> dict[TableName, Gap]:
         """The mirrors with the gap `contradicted`."""
-        ids = {one.mirror_id for one in verified_totals(self.lake).values() if one.contradicted}
+        ids = {one.mirror_id for one in verified_totals(self.verified).values() if one.contradicted}
         entries = published_entries(published_cut(self.lake), self.lake.paths)
         states = {entry.name: table_state(self.lake.spark, entry.path) for entry in entries if entry.mirror_id in ids}
         gaps = {name: contradiction(state) for name, state in states.items() if state is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 from cdc_pipeline.gaps import Gap, GapKind, statement_gap
@@ -11,6 +12,13 @@ from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
+
+_CLASS = re.compile(r"^(?:[A-Z][a-z]+){2,}(?=[ :])")
+"""The class of a change, with which its description begins."""
+
+
+def _in_words(found: re.Match[str]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", found[0]).upper()
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Statement:
         """Records that the statement is not applied and why, and adds a gap to the table's mirror. `name` None: no single
         table."""
         self.outcome.status = NOT_APPLIED
-        self.note(f"{NOT_APPLIED}: {reason}")
+        self.note(f"{NOT_APPLIED}: {_CLASS.sub(_in_words, reason)}")
         if name is None:
             return
         self.draft.flush_rows(name)

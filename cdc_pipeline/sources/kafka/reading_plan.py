@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from cdc_pipeline.errors import SourceError
 from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, TopicSelection
-from cdc_pipeline.sources.source import OpenTransaction
+from cdc_pipeline.sources.source import OpenTransaction, PartitionLag
 
 if TYPE_CHECKING:  # it needs an extra
     from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
@@ -63,6 +63,10 @@ class ReadingPlan:
     @property
     def offsets(self) -> int:
         return sum(planned.offsets for planned in self.ranges)
+
+    @property
+    def lags(self) -> tuple[PartitionLag, ...]:
+        return tuple(PartitionLag(one.source, one.partition, one.end, one.offsets) for one in self.ranges)
 
 
 def reading_plan(

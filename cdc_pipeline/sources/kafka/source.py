@@ -49,6 +49,10 @@ class KafkaTopics(Source):
         return f"the Kafka broker {self.client.bootstrap_servers}"
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.selection.topics)) or ("topic_pattern",)
+
+    @property
     def kinds(self) -> frozenset[str]:
         return frozenset({"kafka"})
 
@@ -118,13 +122,15 @@ class KafkaTopics(Source):
         if not plan.ranges:
             return NoNewRecords(f"{self.location} has no topic yet that the pipeline reads")
         if not new and not plan.changed:
-            return NoNewRecords(f"nothing new: all {len(plan.ranges)} partitions are read to {_ends(plan)}")
+            return NoNewRecords(f"nothing new: all {len(plan.ranges)} partitions are read to {_ends(plan)}", plan.lags)
         start = by_topic({planned.topic_partition: planned.first for planned in plan.ranges})
         until = by_topic({planned.topic_partition: planned.end for planned in plan.ranges})
         start_id, range_id = digest(json.dumps(start)), digest(json.dumps(start), json.dumps(until))
         # without positions in a note, the run takes them from the lake and reads to the current end
         topics = tuple(sorted({planned.topic for planned in new}))
-        return NewRecords(_summary(new), start_id, range_id, plan.offsets, {} if known is None else until, topics)
+        return NewRecords(
+            _summary(new), start_id, range_id, plan.offsets, {} if known is None else until, topics, plan.lags
+        )
 
     def _plan(
         self, broker: Broker, known: Positions | None, until: Mapping[str, Mapping[str, int]] | None

@@ -17,7 +17,7 @@ from cdc_pipeline.checks.streams import watermarks_result
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.ended_topics import ended_topics
-from cdc_pipeline.mirrors.changes.progress import NO_CUT
+from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, read_progress
 from cdc_pipeline.mysql.ddl.statements import DDL_EVENT
 from cdc_pipeline.positions import Position
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
@@ -94,6 +94,55 @@ def test_topics_end_with_their_last_table(name: str, paths: LakePaths) -> None:
 def test_without_a_topic_that_is_behind_nothing_is_read(paths: LakePaths) -> None:
     watermarks = {("shop_a", 0): tso(19), ("shop_a", 1): tso(18), ("default", 0): tso(19)}
     assert ended_topics(Lake(cast(SparkSession, None), paths), watermarks, {}) == {}
+
+
+_BATCHES = pa.schema(
+    {
+        "batch_id": pa.int64(),
+        "exact_ts": pa.bool_(),
+        "ended": pa.list_(pa.string()),
+        "row_changes": pa.int64(),
+        "offsets": pa.list_(pa.struct({"topic": pa.string(), "partition": pa.int32()})),
+        "heartbeats": pa.map_(pa.string(), pa.int64()),
+        "oldest_at": pa.int64(),
+        "newest_at": pa.int64(),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("topic", "mark", "resolved", "waiting"),
+    [
+        # nothing but watermarks
+        ("default", 30, 30, ()),
+        ("shop_new", None, None, ("shop_new/0",)),
+        ("shop_new", 15, 15, ()),
+        # records in one of its partitions: all of them count again
+        ("shop_x", 12, 8, ()),
+    ],
+)
+def test_a_topic_that_ended_before_a_cut_is_not_looked_at_again(
+    topic: str, mark: int | None, resolved: int | None, waiting: tuple[str, ...], paths: LakePaths
+) -> None:
+    write_deltalake(
+        paths.table("ddl_history"), pa.Table.from_pylist([_statement("shop_a", "DROP TABLE shop.a", 10, 1, 0)])
+    )
+    own = {"exact_ts": True, "row_changes": 1}
+    old, new = (("shop_a", 0), ("shop_x", 0), ("shop_x", 1), ("default", 0)), (("default", 0), (topic, 0))
+    batches = [
+        {**own, "batch_id": number, "offsets": [{"topic": name, "partition": at} for name, at in spans]}
+        for number, spans in ((1, old), (2, new))
+    ]
+    write_deltalake(paths.table("batches"), pa.Table.from_pylist(batches, _BATCHES))
+    marks = [("shop_a", 0, 11), ("shop_x", 0, 8), ("shop_x", 1, 8), ("default", 0, 20), ("default", 0, 30)]
+    marks += [] if mark is None else [(topic, 0, mark)]
+    columns = ("topic", "partition", "watermark_ts")
+    rows = [dict(zip(columns, (name, at, tso(step)), strict=True)) for name, at, step in marks]
+    write_deltalake(paths.table("watermarks"), pa.Table.from_pylist(rows))
+    with patch("cdc_pipeline.mirrors.changes.ended_topics.read_maxima", side_effect=AssertionError):
+        found = read_progress(Lake(cast(SparkSession, None), paths), PublishedCut(1, tso(20), 1, ()))
+    assert (found.resolved_tso, found.without_watermark) == (resolved and tso(resolved), waiting)
+    assert (found.ended, found.new_row_changes) == ({}, 1)
 
 
 def test_a_topic_counts_again_when_records_come(spark: SparkSession, paths: LakePaths, tmp_path: Path) -> None:

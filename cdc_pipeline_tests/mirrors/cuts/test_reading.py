@@ -272,6 +272,7 @@ def test_readers_see_whole_cuts_only_and_late_changes_are_breaches_or_redeliveri
     """Continues the stream, so it must run after the tests above."""
     fourth = wide("INSERT", "t", 35, {"id": "4", "v": "f", "n": "4"})
     late = [put("t", 2, "1", "a"), put("t", 11, "8", "never seen"), fourth, delete("bag", 36, "2", "y")]
+    late.append(put("old", 16, "2", "before the RENAME"))
     with patch.object(cut_execution, "publish", side_effect=RuntimeError("stopped")), pytest.raises(RuntimeError):
         stream.send(40, late)
     mirror = spark.read.format("delta").load(stream.paths.mirror(TableName("db", "t")))
@@ -285,12 +286,13 @@ def test_readers_see_whole_cuts_only_and_late_changes_are_breaches_or_redeliveri
     expected = {**TRUTH[30], "t": [*TRUTH[30]["t"], (4, "f", 4)], "bag": [(1, "x")]}
     assert stream.read() == expected
     cuts = spark.read.format("delta").load(stream.paths.table("consistent_cuts")).orderBy("cut_id")
-    assert [(row["late"], row["breaches"]) for row in cuts.collect()] == [(0, 0), (0, 0), (2, 1), (0, 0)]
-    (gap,) = stream.gaps("t")
-    assert "1 change(s) arrived after the mirror had passed their time" in gap
+    assert [(row["late"], row["breaches"]) for row in cuts.collect()] == [(0, 0), (0, 0), (3, 2), (0, 0)]
+    for name in ("t", "new"):
+        (gap,) = stream.gaps(name)
+        assert "1 change(s) arrived after the mirror had passed their time" in gap
     check = no_breach_result(Lake(spark, stream.paths), _CHECKED)
     assert not check.passed
-    assert list(check.metadata) == ["db.t"]
+    assert sorted(check.metadata) == ["db.old", "db.t"]
     assert lake_balance(Lake(spark, stream.paths)).is_balanced
     assert report.breaches == ()
 
@@ -302,8 +304,9 @@ def test_readers_see_whole_cuts_only_and_late_changes_are_breaches_or_redeliveri
     rebuilt = stream.rebuilt()
     assert sorted(table.table for table in rebuilt.tables if not table.equal) == ["mirror/db.new", "mirror/db.t"]
     repaired = {**expected, "t": sorted([*expected["t"], (8, "never seen", 7)])}
+    repaired["new"] = expected["new"] = [*expected["new"], (2, "before the RENAME")]
     assert stream.read() == repaired
-    assert stream.gaps("t") == ()
+    assert stream.gaps("t") == stream.gaps("new") == ()
     assert no_breach_result(Lake(spark, stream.paths), _CHECKED).passed
     assert lake_balance(Lake(spark, stream.paths)).is_balanced
     assert stream.read(39) == TRUTH[30]  # as it was published

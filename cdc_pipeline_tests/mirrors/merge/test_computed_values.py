@@ -23,6 +23,8 @@ from cdc_pipeline.mirrors.model.steps import UpdateState
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.masks import SALT, hashed, texts
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl, ddl, row, watermark
@@ -178,7 +180,8 @@ def test_gaps_of_mirrors(ingested: LakePaths, spark: SparkSession) -> None:
     assert found is not None
     (entry,) = catalog_entries(spark, [found])
     assert entry.columns[2] == CatalogColumn("upper", "string", "computed as upper(V)")
-    assert mirror_lineage("shop", entry).deps_by_column["upper"] == mirror_lineage("shop", entry).deps_by_column["v"]
+    lineage = mirror_lineage(Pipeline("shop", CaptureFiles("c"), "lake"), entry).deps_by_column
+    assert lineage["upper"] == lineage["v"]
     problems = computed_problems(spark, [UpdateState(state) for state in states])
     assert [line for line in problems if "db.canal" not in line] == [
         "computed: db.q.today is NULL: \"'today'\" depends on the current time; "

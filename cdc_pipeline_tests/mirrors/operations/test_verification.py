@@ -5,17 +5,21 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
 
+from cdc_pipeline.checks.cuts import before_images_results
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.tables.verifications import verified_totals
+from cdc_pipeline.lake.tables.verifications import Verified, read_verifications, verified_totals
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
+from cdc_pipeline.mirrors.operations import verification
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.operations.verification import Verifier
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
-from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, update
+from cdc_pipeline_tests.support.lakes.mirror_checks import CHECKED
+from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, softly, update
 from cdc_pipeline_tests.support.lakes.stream import Stream
 
 
@@ -28,6 +32,10 @@ def _verify(stream: Stream) -> dict[str, tuple[int, int, int]]:
 def _gaps(stream: Stream) -> dict[str, str]:
     found = Verifier(stream.lake, CutSettings("UTC"), lambda line: None).contradicted()
     return {name.table: gap.detail for name, gap in found.items()}
+
+
+def _totals(stream: Stream) -> dict[str, Verified]:
+    return verified_totals(read_verifications(stream.lake))
 
 
 @pytest.fixture
@@ -58,7 +66,7 @@ def test_changes_prove_their_rows(stream: Stream) -> None:
     stream.write_slice(30, change("ALTER TABLE a MODIFY v VARCHAR(5)", 21), delete("a", 22, "2", "again"))
     stream.run()
     assert _verify(stream) == {"a": (1, 0, 0)}
-    totals = {one.table: (one.changes, one.proved, one.reason) for one in verified_totals(stream.lake).values()}
+    totals = {one.table: (one.changes, one.proved, one.reason) for one in _totals(stream).values()}
     altered = "a statement has changed the table in between"
     assert totals == {"a": (10, 8, altered), "keyless": (1, 0, "it has no key")}
 
@@ -94,6 +102,19 @@ def test_a_change_that_never_arrived(stream: Stream, fault: str, in_one_cut: boo
     assert _gaps(stream) == {}
 
 
+def test_a_soft_deleted_row_comes_back(stream: Stream) -> None:
+    """By an UPDATE of a row that the mirror lacks. If it has the row, its DELETE never arrived."""
+    back = {"_tidb_softdelete_time": "2026-11-21 08:11:33.000000"}
+    deleted = [softly("INSERT", 2, "a", None), softly("DELETE", 3, "a", None)]
+    stream.write_slice(10, *deleted, softly("UPDATE", 4, "back", None, old=back))
+    stream.run()
+    assert _verify(stream) == {"softly": (3, 1, 0)}
+    stream.write_slice(20, softly("UPDATE", 14, "back", None, old=back))
+    stream.run()
+    assert _verify(stream) == {"softly": (1, 0, 1)}
+    assert "columns _tidb_softdelete_time" in _gaps(stream)["softly"]
+
+
 def test_a_rebuild(stream: Stream) -> None:
     """It ends the gap if what was missing has arrived late, and no other one."""
     lost = [put("b", 2, "1", "one"), update("b", 14, ("1", "uno"), ("1", "due"))]
@@ -118,14 +139,27 @@ def test_runs_verify_each_hour(stream: Stream) -> None:
     stream.run()
     verifier = Verifier(stream.lake, CutSettings("UTC"), lambda line: None)
     verifier.verify_if_due("run", timedelta(hours=1))
-    assert verified_totals(stream.lake) == {}
+    assert _totals(stream) == {}
     verifier.verify_if_due("run", timedelta())
-    assert [one.proved for one in verified_totals(stream.lake).values()] == [1]
+    assert [one.proved for one in _totals(stream).values()] == [1]
     stream.write_slice(20, put("a", 12, "2", "two"))
     stream.run()
     for pause, proved in ((timedelta(hours=1), 1), (timedelta(), 2)):
         verifier.verify_if_due("run", pause)
-        assert [one.proved for one in verified_totals(stream.lake).values()] == [proved]
+        assert [one.proved for one in _totals(stream).values()] == [proved]
+
+
+def test_a_run_reads_the_verifications_once(stream: Stream) -> None:
+    """Each read takes requests to the store."""
+    stream.write_slice(10, create("a", 1), put("a", 2, "1", "one"))
+    stream.run()
+    with patch.object(verification, "read_verifications", wraps=read_verifications) as read:
+        verifier = Verifier(stream.lake, CutSettings("UTC"), lambda line: None)
+        verifier.verify_if_due("run", timedelta())
+        result = before_images_results(verifier.verified, verifier.contradicted(), {}, CHECKED)[0]
+    assert (read.call_count, result.passed) == (1, True)
+    assert verifier.verified == read_verifications(stream.lake)
+    assert result.metadata["db.a"].value == "1 of 1 change(s) proved their row"
 
 
 # ---- planted faults

@@ -31,6 +31,8 @@ from cdc_pipeline.mirrors.settings.selection import Route, TableSelection
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.mysql.types.wider_types import wider_type
+from cdc_pipeline.pipeline import Pipeline
+from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline_tests.support.messages import tso
 from cdc_pipeline_tests.support.plans.shard_plans import (
     CASES,
@@ -218,7 +220,9 @@ def test_source_columns_are_not_masked() -> None:
 
 def test_lineage_of_source_columns() -> None:
     columns = tuple(CatalogColumn(name, "string", "varchar(64)") for name in (*SOURCE, "v"))
-    lineage = mirror_lineage("p", CatalogEntry("m", "o", "/m/o", columns, merged=("s1.o1", "s2.o1"))).deps_by_column
+    lineage = mirror_lineage(
+        Pipeline("p", CaptureFiles("c"), "lake"), CatalogEntry("m", "o", "/m/o", columns, merged=("s1.o1", "s2.o1"))
+    ).deps_by_column
     found = {name: [dep.column_name for dep in deps] for name, deps in lineage.items()}
     assert found == {SOURCE[0]: ["database"], SOURCE[1]: ["table"], "v": ["after", "before"]}
 

@@ -76,6 +76,12 @@ def test_an_exchange_with_a_table_without_a_mirror() -> None:
     assert "the rows of db.pt are unknown" in unknown_rows
 
 
+def test_the_reason_of_a_refused_statement_names_no_class() -> None:
+    plan, _ = _planned("CREATE TABLE t (id INT PRIMARY KEY)", "ALTER TABLE t TRUNCATE PARTITION p0")
+    (effect,) = list(plan.outcomes.values())[-1].effects
+    assert effect == "not applied yet: TRUNCATE PARTITION p0: the table has no known partitions"
+
+
 def test_statements_that_keep_the_rows_of_a_held_table_wait_too() -> None:
     plan, draft = _planned(
         "CREATE TABLE t (id INT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 4",

@@ -14,7 +14,7 @@ from cdc_pipeline.sources.kafka.broker import BrokerPartition, BrokerTopic
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.positions import Positions, TopicPartition, TopicSelection
 from cdc_pipeline.sources.kafka.source import KafkaTopics, open_broker
-from cdc_pipeline.sources.source import NewRecords, NoNewRecords, OpenTransaction
+from cdc_pipeline.sources.source import NewRecords, NoNewRecords, OpenTransaction, PartitionLag
 
 _TOPICS = KafkaTopics(ClientSettings("broker:9092", {}), TopicSelection(("t",), made_anew={"t": "t@2"}))
 
@@ -51,13 +51,14 @@ def test_an_open_transaction_is_not_new_but_named(monkeypatch: pytest.MonkeyPatc
     found = _find(monkeypatch, _Broker([(5, 9), (3, 3)]), 5, 3)
     assert found == NoNewRecords(
         "nothing new: all 2 partitions are read to their last stable offsets. Open transactions hold back t@2/0: last "
-        "stable offset 5, end offset 9"
+        "stable offset 5, end offset 9",
+        (PartitionLag("t", 0, 5, 0), PartitionLag("t", 1, 3, 0)),
     )
     found = _find(monkeypatch, _Broker([(0, 1)] * 5), *[0] * 5)
     assert isinstance(found, NoNewRecords)
     assert found.reason.endswith("t@2/2: last stable offset 0, end offset 1 and 2 more partitions")
     assert _find(monkeypatch, _Broker([(5, 5)]), 5) == NoNewRecords(
-        "nothing new: all 1 partitions are read to their ends"
+        "nothing new: all 1 partitions are read to their ends", (PartitionLag("t", 0, 5, 0),)
     )
 
 
@@ -65,6 +66,7 @@ def test_the_range_ends_at_the_last_stable_offset(monkeypatch: pytest.MonkeyPatc
     found = _find(monkeypatch, _Broker([(7, 9), (3, 8)]), 5, 3)
     assert isinstance(found, NewRecords)
     assert (found.records, found.until) == (2, {"t@2": {"0": 7, "1": 3}})
+    assert found.lags == (PartitionLag("t", 0, 7, 2), PartitionLag("t", 1, 3, 0))
     # later records of an open transaction do not change the request
     assert _find(monkeypatch, _Broker([(7, 90), (3, 80)]), 5, 3) == found
 

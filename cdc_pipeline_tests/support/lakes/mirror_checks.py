@@ -8,7 +8,8 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.checks.cuts import own_commits_result
-from cdc_pipeline.checks.mirrors import KeysToCheck, keys_hold_result, schema_result
+from cdc_pipeline.checks.mirrors import KeysToCheck, keys_hold_results, schema_results
+from cdc_pipeline.checks.results import CheckedAssets
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.recent_answers import RecentAnswers
@@ -16,6 +17,7 @@ from cdc_pipeline.mirrors.changes.progress import StreamProgress, published_cut
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries
 
 CUTS = dg.AssetKey(["shop", "consistent_cuts"])
+CHECKED = CheckedAssets(CUTS, lambda name: dg.AssetKey(["shop", "mirror", name.database, name.table]))
 
 
 def report_of(spark: SparkSession, paths: LakePaths) -> CutReport:
@@ -31,8 +33,8 @@ def mirror_checks(
     """The results of `keys_hold`, `schema_matches_ddl` and `only_own_commits`."""
     report = report_of(spark, paths)
     names = [str(entry.name) for entry in report.mirrors]
-    keys = keys_hold_result(Lake(spark, paths), report, KeysToCheck({}, most_rows, names), CUTS)
-    schemas = schema_result(Lake(spark, paths), report, names, RecentAnswers(), CUTS)
+    keys, *_ = keys_hold_results(Lake(spark, paths), report, KeysToCheck({}, most_rows, names), CHECKED)
+    schemas, *_ = schema_results(Lake(spark, paths), report, names, RecentAnswers(), CHECKED)
     return keys, schemas, own_commits_result(Lake(spark, paths), all_tables(Lake(spark, paths)), CUTS)
 
 
