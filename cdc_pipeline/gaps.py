@@ -53,6 +53,10 @@ class GapKind(Enum):
     """Unknown whether rows belong to a table partition that was truncated, dropped or exchanged."""
     NOT_RESTORED = auto()
     """RECOVER or FLASHBACK brought the table back without its rows."""
+    CASCADES = auto()
+    """A foreign key changes rows of the table without row events in the binlog."""
+    UNLOGGED_ENGINE = auto()
+    """The storage engine changes rows without row events in the binlog, or the reverse."""
 
     # columns
     UNDECLARED_COLUMN = auto()

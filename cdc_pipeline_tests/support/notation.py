@@ -12,7 +12,7 @@ import yaml  # type: ignore[import-untyped]
 
 from cdc_pipeline.mysql.model.base_changes import BaseClause
 from cdc_pipeline.mysql.model.schema_changes import Clause, ColumnPosition, SchemaChange
-from cdc_pipeline.mysql.model.table import Column, Default, MySqlType, PlainIndex, TableSchema, UniqueKey
+from cdc_pipeline.mysql.model.table import Column, Default, ForeignKey, MySqlType, PlainIndex, TableSchema, UniqueKey
 
 CASES = Path(__file__).parents[1] / "mysql" / "cases" / "ddl"
 _BEFORE = {
@@ -70,6 +70,8 @@ def _value(value: Any) -> str:
             return _unique(value)
         case PlainIndex(name, columns):
             return f"{name or '-'} {_names(columns)}"
+        case ForeignKey():
+            return _foreign(value)
         case ColumnPosition(after):
             return "first" if after is None else f"after {after}"
         case tuple():
@@ -119,11 +121,19 @@ def _unique(key: UniqueKey) -> str:
     return f"{key.name or '-'} {_names(key.columns)}{'' if key.exact else ' inexact'}"
 
 
+def _foreign(key: ForeignKey) -> str:
+    table = str(key.table).removeprefix(".")
+    return f"{key.name} {_names(key.columns)} references {table} {_names(key.referenced)} {key.actions.lower()}"
+
+
 def _schema(schema: TableSchema) -> list[str]:
     lines = [column_as_text(column) for column in schema.columns]
     if schema.primary_key:
         lines.append(f"primary key {_names(schema.primary_key)}")
     lines.extend(f"unique {_unique(key)}" for key in schema.unique_keys)
+    lines.extend(f"foreign key {_foreign(key)}" for key in schema.foreign_keys)
+    if schema.engine:
+        lines.append(f"engine {schema.engine}")
     if schema.charset is not None:
         lines.append(f"charset {schema.charset}")
     if schema.partitioning is not None:

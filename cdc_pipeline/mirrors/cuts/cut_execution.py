@@ -33,6 +33,7 @@ from cdc_pipeline.mirrors.cuts.quarantine import (
 )
 from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
 from cdc_pipeline.mirrors.cuts.totals import CutTotals
+from cdc_pipeline.mirrors.execution.cascades import Cascades
 from cdc_pipeline.mirrors.execution.step_runner import StepResult, StepResults, StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
 from cdc_pipeline.mirrors.merge.net_rows import reduce_changes
@@ -91,7 +92,11 @@ class CutExecution:
         done, net_rows = self._run_steps(planned, rows.changes, rows.text_bytes, resumed=resumed)
         if done.failures:
             planned = self._quarantine_failed(planned, done)
+        commits = CutCommits(self.lake.paths.pipeline, window.cut_id, self._note(window))
+        zone = planned.settings.time_zone
+        cascades = Cascades(self.lake, planned.plan.steps, rows.changes, zone, self.published, commits)
         with small_query(self.lake.spark, self.expected_rows):
+            marked = cascades.add_gaps()
             read = _count_changes(planned, rows)
         held = tuple(
             replace(table, rows=table.rows + read.held[planned.settings.selection.key(table.name)])
@@ -102,7 +107,7 @@ class CutExecution:
             window.cut_id,
             window.resolved_tso,
             self.streams,
-            with_held_gaps(self._entries(planned), held),
+            with_held_gaps(self._entries(planned, marked), held),
             _counts_by_mirror(done.results[index] for index in sorted(done.results)),
             self._totals(planned, read, done, net_rows),
             planned.late.breaches,
@@ -232,14 +237,16 @@ class CutExecution:
 
     # ---- results
 
-    def _entries(self, planned: PlannedCut) -> tuple[MirrorEntry, ...]:
-        """All mirrors after the cut. Mirrors without a step and quarantined ones keep their entries of the cut before."""
+    def _entries(self, planned: PlannedCut, marked: Iterable[MirrorState]) -> tuple[MirrorEntry, ...]:
+        """All mirrors after the cut. Those without a step that are not `marked`, and quarantined ones, keep their entries of
+        the cut before."""
         plan, key = planned.plan, planned.settings.selection.key
         quarantined = set(map(key, quarantined_tables(plan.held)))
         # the last step of a mirror has its newest state; an exchange with another mirror is no step of that one
         last = {mirror.mirror_id: (mirror, step) for step in plan.steps for mirror in step.mirrors()}
         touched = {mirror_id: pair for mirror_id, pair in last.items() if key(pair[0].name) not in quarantined}
         present = [mirror for mirror, step in touched.values() if not isinstance(step, DropMirror)]
+        present += (mirror for mirror in marked if key(mirror.name) not in quarantined)
 
         def current_entry(mirror: MirrorState) -> MirrorEntry | None:
             return mirror_entry(self.lake, mirror.name, mirror.folder(self.lake.paths))

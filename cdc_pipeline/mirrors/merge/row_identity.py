@@ -56,23 +56,24 @@ class Identity:
 
     def _canonical(self, text: SparkColumn, column: Column) -> SparkColumn:
         wires = tuple((dialect, dict(sent)) for dialect, sent in self.encodings)
-        cell = typed_cell(text, column.type, self.time_zone, encodings_of(column.name, wires))
-        target = spark_type(column.type)
-        if isinstance(target, BinaryType):
-            shown = F.hex(cell)
-        elif isinstance(target, TimestampType):
-            shown = F.unix_micros(cell).cast("string")
-        elif isinstance(target, (FloatType, DoubleType)):
-            shown = (cell + F.lit(0.0).cast(target)).cast("string")  # -0 is 0
-        elif isinstance(target, StringType):
-            shown = cell
-        else:
-            shown = cell.cast("string")
+        shown = canonical_text(typed_cell(text, column.type, self.time_zone, encodings_of(column.name, wires)), column)
         # a date that no calendar has is NULL in the mirror, but keys with such dates must stay distinct
         no_date = F.lit(None).cast("string") if self.keyless else _without_zeros(text)
         return F.when(is_zero_date(text, column.type), no_date).otherwise(
             F.coalesce(shown, F.concat(F.lit(_BAD), text))
         )
+
+
+def canonical_text(value: SparkColumn, column: Column) -> SparkColumn:
+    """The canonical text of a value of the column."""
+    target = spark_type(column.type)
+    if isinstance(target, BinaryType):
+        return F.hex(value)
+    if isinstance(target, TimestampType):
+        return F.unix_micros(value).cast("string")
+    if isinstance(target, (FloatType, DoubleType)):
+        return (value + F.lit(0.0).cast(target)).cast("string")  # -0 is 0
+    return value if isinstance(target, StringType) else value.cast("string")
 
 
 def _without_zeros(text: SparkColumn) -> SparkColumn:

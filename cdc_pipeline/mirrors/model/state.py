@@ -22,7 +22,7 @@ from cdc_pipeline.mirrors.model.source_tables import (
     SourceTable,
     redacted_source_tables,
 )
-from cdc_pipeline.mysql.model.table import Column, TableName, TableSchema
+from cdc_pipeline.mysql.model.table import Column, ForeignKey, TableName, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
 from cdc_pipeline.stored_json import StoredJson, shareable
 
@@ -47,6 +47,11 @@ def name_gap(*names: TableName) -> Gap:
     listed = " and ".join(map(str, sorted(set(names))))
     detail = f"{listed} differ in case only; if they are two tables, set case_sensitive: true and rebuild"
     return Gap(GapKind.NAMES_DIFFER_IN_CASE, detail)
+
+
+def cascade_gap(key: ForeignKey, reason: str) -> Gap:
+    """The gap of a mirror whose rows the foreign key may have changed."""
+    return Gap(GapKind.CASCADES, f"the binlog may lack row changes of the foreign key {key}: {reason}")
 
 
 METADATA = StructType(
@@ -103,6 +108,8 @@ class MirrorState:
     exported_until: int = 0
     """When the export that the mirror begins with had certainly ended (`es`, in ms), if it has no TSO: it may have changes
     up to then, and the mirror gets them again."""
+    referencing: tuple[tuple[TableName, ForeignKey], ...] = ()
+    """The mirrors that change with this one, each with its foreign key. Some may not exist any more."""
 
     def __post_init__(self) -> None:
         taken = {name.casefold() for name in (*self.schema.column_names, *self.kept_columns)}

@@ -152,7 +152,8 @@ def _compared_state(table: TableState) -> tuple[object, ...]:
     state = MirrorState.from_properties(table.properties)
     sources = {(source.name, source.schema, source.inferred) for source in state.source_tables or ()}
     # the name too: an abandoned cut may have renamed the mirror
-    return (state.name, state.schema, state.inferred, state.gaps, state.masks, state.mask_key, sources, state.computed)
+    masks, referencing = (state.masks, state.mask_key), set(state.referencing)
+    return (state.name, state.schema, state.inferred, state.gaps, masks, sources, state.computed, referencing)
 
 
 def _plain_schema(table: TableState) -> StructType:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import functions as F
 
@@ -23,8 +23,8 @@ from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT
+from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.change_names import folded
-from cdc_pipeline.mysql.model.schema_changes import DropDatabase, RecoverDatabase
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
 from cdc_pipeline.spark.small_frames import small_frame
@@ -122,7 +122,11 @@ def _event_tables(event: DdlEvent, known: frozenset[TableName]) -> set[TableName
             found |= (
                 {name} if name.database else {other for other in known if other.table.lower() == name.table.lower()}
             )
-        if isinstance(change, (DropDatabase, RecoverDatabase)):
+        # its rows change with those of the tables that its foreign keys reference
+        added = [one.key for one in getattr(change, "clauses", ()) if isinstance(one, ddl.AddForeignKey)]
+        for key in change.schema.foreign_keys if isinstance(change, ddl.CreateTable) else added:
+            found.add(replace(key.table, database=key.table.database or event.database))
+        if isinstance(change, (ddl.DropDatabase, ddl.RecoverDatabase)):
             found |= {name for name in known if name.database.lower() == change.database.lower()}
     return found
 

@@ -24,6 +24,7 @@ from cdc_pipeline.mirrors.planning.merged_table_planner import MergedTablePlanne
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
+from cdc_pipeline.mirrors.planning.unlogged_changes import add_definition_gaps, link_foreign_keys
 from cdc_pipeline.mirrors.settings.ddl_policy import HOLD, NO_STATEMENT, HeldTable
 from cdc_pipeline.mysql.expressions.conversions import conversion_doubt
 from cdc_pipeline.mysql.model import schema_changes as ddl
@@ -96,12 +97,14 @@ class Planner:
                 self._draft.pass_event(name)
             for name in event.names():
                 self._draft.add_gaps(name, *self._doubts_of(event, name))
+            add_definition_gaps(self._draft, event)
             outcomes[event.position] = statement.outcome
         for name in self._held:
             self._draft.discard_rows(name, everything=True)
         for name in self._draft.names_with_rows():
             self.tables = (name,)
             self._draft.flush_rows(name, everything=True)
+        link_foreign_keys(self._draft, events)
         for name, gaps in sorted(self._known_gaps.items()):
             self.tables = (name,)
             self._draft.add_gaps(name, *gaps)

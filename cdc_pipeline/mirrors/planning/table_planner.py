@@ -123,7 +123,8 @@ class TablePlanner:
             self.refuse_table(ddl.NotSupported(reason, change.name, creates=True), statement)
             return
         gaps = tuple(gap for gap in source.gaps if gap.kind in _OF_DEFINITION and gap != MAY_HAVE_EXISTED)
-        created = ddl.CreateTable(change.name, source.schema, change.if_not_exists, gaps)
+        schema = replace(source.schema, foreign_keys=())  # which MySQL does not copy
+        created = ddl.CreateTable(change.name, schema, change.if_not_exists, gaps)
         # rows correct a copied definition that comes from rows
         self.create(created, statement, inferred=source.inferred)
 

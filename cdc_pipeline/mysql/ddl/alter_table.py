@@ -76,6 +76,8 @@ def _read_clause(cursor: Cursor) -> tuple[ddl.Clause, ...]:
     if _accept_effectless(cursor):
         return (ddl.NoRowEffect(cursor.text_since(start)),)
     option = read_table_option(cursor)
+    if option is not None and option[0] == "ENGINE":
+        return (ddl.SetEngine(option[1]),)
     if option is not None:
         charset, collation = named_charset(dict([option])), named_collation(dict([option]))
         return (
@@ -114,7 +116,10 @@ def _read_added(cursor: Cursor, if_not_exists: bool) -> tuple[ddl.Clause, ...]:
 def _read_drop(cursor: Cursor) -> ddl.Clause:
     if cursor.accept("PRIMARY", "KEY"):
         return ddl.DropPrimaryKey()
-    if cursor.accept("FOREIGN", "KEY") or cursor.accept("CHECK"):
+    if cursor.accept("FOREIGN", "KEY"):
+        cursor.accept("IF", "EXISTS")
+        return ddl.DropForeignKey(cursor.read_name("a constraint name"))
+    if cursor.accept("CHECK"):
         cursor.accept("IF", "EXISTS")
         return ddl.NoRowEffect(f"DROP CONSTRAINT {cursor.read_name('a constraint name')}")
     if cursor.accept_any("INDEX", "KEY", "CONSTRAINT"):

@@ -7,8 +7,8 @@ from typing import Literal
 
 from cdc_pipeline.mysql.ddl import column_types
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind
-from cdc_pipeline.mysql.model.schema_changes import AddPrimaryKey, AddUniqueKey
-from cdc_pipeline.mysql.model.table import Column, Default, MySqlType, UniqueKey
+from cdc_pipeline.mysql.model.schema_changes import AddForeignKey, AddPrimaryKey, AddUniqueKey
+from cdc_pipeline.mysql.model.table import Column, Default, ForeignKey, MySqlType, TableName, UniqueKey
 
 _FUNCTIONS_WITHOUT_BRACKETS = frozenset(
     {"CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_USER"}
@@ -26,11 +26,15 @@ class ParsedColumn:
     """Whether the definition itself says PRIMARY KEY."""
     unique: bool = False
     """Whether the definition itself says UNIQUE."""
+    references: AddForeignKey | None = None
+    """MySQL before 9.0 and MariaDB before 10.5 ignore it, and no message shows the version."""
 
     @property
-    def keys(self) -> tuple[AddPrimaryKey | AddUniqueKey, ...]:
+    def keys(self) -> tuple[AddPrimaryKey | AddUniqueKey | AddForeignKey, ...]:
         """The inline keys as clauses. An inline UNIQUE key has the name "" (`key_evolution` replaces it)."""
-        keys: list[AddPrimaryKey | AddUniqueKey] = []
+        keys: list[AddPrimaryKey | AddUniqueKey | AddForeignKey] = []
+        if self.references is not None:
+            keys.append(self.references)
         if self.primary_key:
             keys.append(AddPrimaryKey((self.column.name,)))
         if self.unique:
@@ -41,7 +45,9 @@ class ParsedColumn:
 class _Attributes:
     """The attributes read so far."""
 
-    def __init__(self, kind: MySqlType, serial: bool) -> None:
+    def __init__(self, name: str, kind: MySqlType, serial: bool) -> None:
+        self.name = name
+        self.references: AddForeignKey | None = None
         self.kind = kind
         self.nullable: bool | None = False if serial else None
         """None: neither NULL nor NOT NULL was read."""
@@ -64,7 +70,7 @@ def read_column(cursor: Cursor) -> ParsedColumn:
         kind = replace(kind, params=(kind.params[0] if kind.params else 10, 0))
     if kind.base in _DEFAULT_LENGTHS and not kind.params:
         kind = replace(kind, params=(_DEFAULT_LENGTHS[kind.base],))
-    attributes = _Attributes(kind, serial)
+    attributes = _Attributes(name, kind, serial)
     while _read_attribute(cursor, attributes):
         pass
     if not (cursor.at_end or cursor.at_any(",", ")", ";", *_AFTER_COLUMN)):
@@ -82,7 +88,7 @@ def read_column(cursor: Cursor) -> ParsedColumn:
         expression=attributes.expression,
         auto_increment=attributes.auto_increment,
     )
-    return ParsedColumn(column, attributes.primary_key, attributes.unique)
+    return ParsedColumn(column, attributes.primary_key, attributes.unique, attributes.references)
 
 
 def _read_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
@@ -131,6 +137,9 @@ def _read_key_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
     elif cursor.accept("UNIQUE"):
         cursor.accept("KEY")
         attributes.unique = True
+    elif cursor.at("REFERENCES"):
+        attributes.references = read_references(cursor, attributes.name, (attributes.name,))
+        return True
     else:
         return False
     cursor.accept_any("GLOBAL", "LOCAL")
@@ -138,7 +147,7 @@ def _read_key_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
 
 
 def _skip_attribute(cursor: Cursor) -> bool:
-    """Moves past an attribute that affects no values: comments, storage, checks, references."""
+    """Moves past an attribute that affects no values: comments, storage, checks."""
     if cursor.accept("COMMENT"):
         cursor.read_string(is_literal=True)
     elif cursor.accept("COLUMN_FORMAT"):
@@ -156,8 +165,6 @@ def _skip_attribute(cursor: Cursor) -> bool:
         if cursor.accept("CONSTRAINT") and not cursor.at("CHECK"):
             cursor.read_name("a constraint name")
         read_check(cursor)
-    elif cursor.at("REFERENCES"):
-        read_references(cursor)
     else:
         return False
     return True
@@ -171,20 +178,29 @@ def read_check(cursor: Cursor) -> None:
         cursor.accept("ENFORCED")
 
 
-def read_references(cursor: Cursor) -> None:
-    """Moves past REFERENCES table (columns) with its MATCH, ON DELETE and ON UPDATE."""
+def read_references(cursor: Cursor, name: str, columns: tuple[str, ...]) -> AddForeignKey | None:
+    """Reads REFERENCES table (columns) with its MATCH, ON DELETE and ON UPDATE. Returns the foreign key; None if it
+    changes no row."""
     cursor.expect("REFERENCES")
-    read_dotted_name(cursor)
-    if cursor.at("("):
-        cursor.read_group()
+    *database, table = read_dotted_name(cursor)
+    referenced, actions = list[str](), list[str]()
+    while cursor.accept("," if referenced else "("):
+        referenced.append(cursor.read_name("a column name"))
+    if referenced:
+        cursor.expect(")")
     while True:
+        start = cursor.position
         if cursor.accept("MATCH"):
             _expect_any(cursor, "FULL", "PARTIAL", "SIMPLE")
-        elif cursor.accept("ON", "DELETE") or cursor.accept("ON", "UPDATE"):
-            if not (cursor.accept("SET", "NULL") or cursor.accept("SET", "DEFAULT") or cursor.accept("NO", "ACTION")):
-                _expect_any(cursor, "RESTRICT", "CASCADE")
-        else:
-            return
+        elif not (cursor.accept("ON", "DELETE") or cursor.accept("ON", "UPDATE")):
+            break
+        elif cursor.accept("CASCADE") or cursor.accept("SET", "NULL"):
+            actions += cursor.text_since(start).upper().split()
+        # InnoDB rejects SET DEFAULT
+        elif not (cursor.accept("SET", "DEFAULT") or cursor.accept("NO", "ACTION")):
+            cursor.expect("RESTRICT")
+    key = ForeignKey(name, columns, TableName("".join(database), table), tuple(referenced), " ".join(actions))
+    return AddForeignKey(key) if actions else None
 
 
 def read_dotted_name(cursor: Cursor) -> tuple[str, ...]:

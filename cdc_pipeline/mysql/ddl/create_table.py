@@ -37,7 +37,8 @@ def read_create_table(cursor: Cursor, name: TableName, *, if_not_exists: bool) -
         raise DdlSyntaxError("the columns and rows of a query were not sent", cursor.position)
     if not clauses:
         raise cursor.error("columns or a query expected")
-    empty = TableSchema((), charset=named_charset(options), collation=named_collation(options))
+    engine = options.get("ENGINE", "").lower()
+    empty = TableSchema((), charset=named_charset(options), collation=named_collation(options), engine=engine)
     return CreateTable(name, altered(empty, clauses), if_not_exists)
 
 

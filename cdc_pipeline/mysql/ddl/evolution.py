@@ -7,14 +7,16 @@ swaps two names.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from cdc_pipeline.mysql.ddl.column_types import to_binary_type
 from cdc_pipeline.mysql.ddl.key_evolution import KeyConflictError, altered_keys, altered_primary_key
 from cdc_pipeline.mysql.ddl.partition_evolution import altered_partitioning
 from cdc_pipeline.mysql.model import schema_changes as ddl
+from cdc_pipeline.mysql.model.engines import UNLOGGED
 from cdc_pipeline.mysql.model.limits import MAX_COLUMNS, limit_message, shortened
-from cdc_pipeline.mysql.model.table import Column, MySqlType, TableSchema
+from cdc_pipeline.mysql.model.table import Column, ForeignKey, MySqlType, TableSchema
 from cdc_pipeline.mysql.types.charsets import UNKNOWN, change_charset, charset_of_column, pin_charset
 
 
@@ -51,6 +53,7 @@ def altered(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> TableSchema
     in_key = {_folded(name) for name in primary_key}
     columns = [replace(item, nullable=False) if _folded(item.name) in in_key else item for item in columns]
     after = tuple(columns)
+    engine = next((one.engine.lower() for one in clauses if isinstance(one, ddl.SetEngine)), schema.engine)
     partitioning = altered_partitioning(schema.partitioning, clauses, new_names)
     return replace(
         schema,
@@ -59,7 +62,20 @@ def altered(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> TableSchema
         unique_keys=unique_keys,
         partitioning=partitioning,
         indexes=indexes,
+        engine=engine if engine in UNLOGGED else "",
+        foreign_keys=tuple(_foreign_keys(schema, clauses, new_names)),
     )
+
+
+def _foreign_keys(
+    schema: TableSchema, clauses: tuple[ddl.Clause, ...], new_names: Mapping[str, str]
+) -> Iterator[ForeignKey]:
+    # DROP CONSTRAINT is a DropIndex
+    dropped = {_folded(one.name) for one in clauses if isinstance(one, (ddl.DropForeignKey, ddl.DropIndex))}
+    for key in schema.foreign_keys:
+        if _folded(key.name) not in dropped:
+            yield replace(key, columns=tuple(new_names.get(_folded(name), name) for name in key.columns))
+    yield from (one.key for one in clauses if isinstance(one, ddl.AddForeignKey))
 
 
 def _with_charset(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> TableSchema:

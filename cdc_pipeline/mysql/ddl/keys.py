@@ -31,7 +31,8 @@ def read_table_name(cursor: Cursor) -> TableName:
 
 
 def read_key(cursor: Cursor) -> Clause | None:
-    """Reads a key, index or constraint; returns None if none is next. Foreign keys and checks become NoRowEffect.
+    """Reads a key, index or constraint; returns None if none is next. Checks, and foreign keys that change no
+    row, become NoRowEffect.
 
     A UNIQUE key or index without a name gets "". `key_evolution` replaces it with MySQL's name.
     """
@@ -51,9 +52,10 @@ def read_key(cursor: Cursor) -> Clause | None:
         return AddUniqueKey(UniqueKey(name, columns, exact))
     if cursor.accept("FOREIGN", "KEY"):
         cursor.accept("IF", "NOT", "EXISTS")
-        _read_index_name(cursor)
-        cursor.read_group()
-        read_references(cursor)
+        name = _read_index_name(cursor)
+        columns, _ = read_key_parts(cursor)
+        if key := read_references(cursor, symbol or name or ", ".join(columns), columns):
+            return key
     elif cursor.at("CHECK"):
         read_check(cursor)
     elif cursor.index > before:

@@ -20,7 +20,7 @@ from cdc_pipeline.mysql.model.base_changes import (
     UnsureConversion,
 )
 from cdc_pipeline.mysql.model.partitions import Partition, Partitioning
-from cdc_pipeline.mysql.model.table import Column, Default, PlainIndex, TableName, TableSchema, UniqueKey
+from cdc_pipeline.mysql.model.table import Column, Default, ForeignKey, PlainIndex, TableName, TableSchema, UniqueKey
 from cdc_pipeline.stored_json import BY_CLASS
 
 
@@ -114,6 +114,21 @@ class DropIndex(KeepingClause):
 class RenameIndex(KeepingClause):
     name: str
     new_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddForeignKey(KeepingClause):
+    key: ForeignKey
+
+
+@dataclass(frozen=True, slots=True)
+class DropForeignKey(KeepingClause):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetEngine(KeepingClause):
+    engine: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +254,9 @@ Clause: TypeAlias = Annotated[
     | AddIndex
     | DropIndex
     | RenameIndex
+    | AddForeignKey
+    | DropForeignKey
+    | SetEngine
     | RenameTo
     | DefaultCharset
     | ConvertCharset
@@ -248,7 +266,9 @@ Clause: TypeAlias = Annotated[
     | NotSupportedClause,
     BY_CLASS,
 ]
-RowKeepingClause: TypeAlias = NoRowEffect | AddIndex | DefaultCharset | PartitionDefinitionClause
+RowKeepingClause: TypeAlias = (
+    NoRowEffect | AddIndex | AddForeignKey | DropForeignKey | SetEngine | DefaultCharset | PartitionDefinitionClause
+)
 """The clauses that change neither rows nor columns."""
 
 

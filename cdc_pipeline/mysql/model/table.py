@@ -115,6 +115,24 @@ class PlainIndex:
         return f"{self.name} ({', '.join(self.columns)})"
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A foreign key whose actions change rows of its table."""
+
+    name: str
+    """Without a name in the statement its columns."""
+    columns: tuple[str, ...]
+    table: TableName
+    """The referenced table. Without a database it is in that of the foreign key's table."""
+    referenced: tuple[str, ...]
+    """Its columns; empty for its key."""
+    actions: str
+    """Those that change rows, for example `ON DELETE CASCADE ON UPDATE SET NULL`."""
+
+    def __str__(self) -> str:
+        return f"{self.name} to {self.table} ({self.actions})"
+
+
 @shareable
 @dataclass(frozen=True, slots=True)
 class TableSchema:
@@ -130,6 +148,9 @@ class TableSchema:
     indexes: tuple[PlainIndex, ...] = ()
     collation: str | None = None
     """The default collation of the table; None if no statement named one."""
+    engine: str = ""
+    """The storage engine, if it is one of `engines.UNLOGGED`; else empty."""
+    foreign_keys: tuple[ForeignKey, ...] = ()
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.columns))})"

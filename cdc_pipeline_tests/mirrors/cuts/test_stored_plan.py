@@ -49,6 +49,7 @@ from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
 from cdc_pipeline.mysql.model.partitions import Partition, Partitioning
 from cdc_pipeline.mysql.model.schema_changes import (
     AddColumn,
+    AddForeignKey,
     AddIndex,
     AddPartitions,
     AddPrimaryKey,
@@ -61,6 +62,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     CreateTableLike,
     DropColumn,
     DropDatabase,
+    DropForeignKey,
     DropIndex,
     DropPartition,
     DropPrimaryKey,
@@ -82,6 +84,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     ReorganizePartition,
     SchemaChange,
     SetDefault,
+    SetEngine,
     TruncatePartition,
     TruncateTable,
 )
@@ -89,6 +92,7 @@ from cdc_pipeline.mysql.model.table import (
     Column,
     ColumnOrigin,
     Default,
+    ForeignKey,
     MySqlType,
     PlainIndex,
     TableName,
@@ -109,6 +113,7 @@ T, U = TableName("db", "t"), TableName("db", "ü `x")
 _ID = Column("id", MySqlType("int", unsigned=True), nullable=False)
 _V = Column("v", MySqlType("varchar", (20,), charset="utf8mb4"), default=Default("literal", "é'"))
 _SCHEMA = TableSchema((_ID, _V), ("id",), (UniqueKey("u", ("v",)),), "utf8mb4")
+_FOREIGN = ForeignKey("f", ("v",), U, ("w",), "ON DELETE CASCADE")
 _ROWS = SparkCondition("`id` < 7", "`id` IS NULL")
 
 
@@ -196,6 +201,7 @@ def _whole() -> PlannedCut:
                         DropPrimaryKey(),
                     ),
                     *(AddUniqueKey(UniqueKey("u", ("v",), False)), AddIndex(PlainIndex("", ("v",))), DropIndex("k")),
+                    *(AddForeignKey(_FOREIGN), DropForeignKey("f"), SetEngine("MEMORY")),
                     *(RenameIndex("u", "w"), RenameTo(U), NoRowEffect("COMMENT"), NotSupportedClause("FROBNICATE")),
                     *(TruncatePartition(()), DropPartition(("p0",), True), ExchangePartition("p0", U, False)),
                     *(

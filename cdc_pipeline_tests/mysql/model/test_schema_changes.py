@@ -68,6 +68,13 @@ CLAUSES = [
     ("ADD INDEX k (a, b)", "AddIndex k (a, b)", False),
     ("DROP INDEX k", "DropIndex k", False),
     ("RENAME INDEX k TO l", "RenameIndex k to l", False),
+    (
+        "ADD CONSTRAINT f FOREIGN KEY (a) REFERENCES u (b) ON DELETE CASCADE",
+        "AddForeignKey f to .u (ON DELETE CASCADE)",
+        False,
+    ),
+    ("DROP FOREIGN KEY f", "DropForeignKey f", False),
+    ("ENGINE=BLACKHOLE", "SetEngine BLACKHOLE", False),
     ("RENAME u", "RenameTo db.u", False),
     ("DEFAULT CHARSET utf8mb4", "DefaultCharset utf8mb4", False),
     ("CONVERT TO CHARSET latin1 COLLATE latin1_bin", "ConvertCharset latin1 latin1_bin", False),
