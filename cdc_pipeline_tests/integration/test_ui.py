@@ -53,9 +53,9 @@ def ui(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.mark.core
 def test_the_asset_graph(ui: Ui) -> None:
-    names = ("raw_topic_snapshot", "change_log", "ddl_history", "watermarks", "consistent_cuts")
-    path = "/assets/shop/consistent_cuts?view=lineage&lineageScope=upstream&lineageDepth=5"
-    ui.open(path, "products", "customers", "shop_shop", *names, size=(1600, 1050))
+    names = ("folder", "raw_topic_snapshot", "change_log", "ddl_history", "watermarks", "consistent_cuts")
+    path = "/assets/shop/consistent_cuts?view=lineage&lineageScope=upstream&lineageDepth=6"
+    ui.open(path, "products", "customers", "shop_shop", *names, size=(1700, 1050))
     ui.picture("asset-graph")
 
 
@@ -103,7 +103,18 @@ def test_a_failed_check_shows_its_location(ui: Ui) -> None:
     ui.page.wait_for(
         "1 mirror(s) have gaps", "Failed", "shop.products", "1 row(s) with values that their types cannot hold"
     )
+
+
+def test_a_mirror_shows_its_own_checks(ui: Ui) -> None:
+    names = ("before_images", "keys_hold", "schema_matches_ddl")
+    ui.open("/assets/shop/mirror/shop/products?view=checks&checkDetail=no_gaps", "Latest execution", *names)
+    ui.page.wait_for("Failed", "1 row(s) with values that their types cannot hold", "shop_release_dead_letters")
     ui.picture("failed-check")
+    ui.open("/assets/shop/mirror/shop/customers?view=checks&checkDetail=no_gaps", "Latest execution", "Passed")
+
+
+def test_a_source_is_an_asset(ui: Ui) -> None:
+    ui.open("/assets/shop/source/folder", "raw_topic_snapshot", "External Asset")
 
 
 def test_the_mirrors_at_a_glance(ui: Ui) -> None:
