@@ -12,6 +12,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from cdc_pipeline.checks import results as results_of_checks
 from cdc_pipeline.checks.contract import contract_result, validate_table
 from cdc_pipeline.checks.cuts import ddl_applied_result, no_gaps_result
 from cdc_pipeline.checks.mirrors import KeysToCheck, ddl_differences, delta_differences, keys_hold_results
@@ -75,7 +76,11 @@ def test_failed_tables_are_checked_again() -> None:
     assert during == [frozenset(), {"db.t"}]
 
 
-def test_a_mirror_that_passes_again_has_no_new_result() -> None:
+@pytest.mark.parametrize(("few", "expected"), [(0, [2, 1, 2, 2, 2]), (1, [2, 2, 2, 2, 2])])
+def test_mirrors_that_pass_again_have_no_new_result_if_they_are_many(
+    monkeypatch: pytest.MonkeyPatch, few: int, expected: list[int]
+) -> None:
+    monkeypatch.setattr(results_of_checks, "FEW_MIRRORS", few)
     mirror = CHECKED.mirror(TableName("db", "t"))
 
     def results(*, passed: bool) -> list[dg.AssetCheckResult]:
@@ -91,7 +96,7 @@ def test_a_mirror_that_passes_again_has_no_new_result() -> None:
                     dg.AssetCheckEvaluation(asset_key=one.asset_key, check_name="any", passed=passed, metadata={})  # type: ignore[arg-type]
                 )
     # the result of all is in each run
-    assert stored == [2, 1, 2, 2, 2]
+    assert stored == expected
 
 
 _STATE = MirrorState(

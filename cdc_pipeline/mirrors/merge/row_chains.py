@@ -14,6 +14,7 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
+from cdc_pipeline.mirrors.changes.deliveries import image_hash
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
@@ -73,21 +74,40 @@ class ChainTable:
         return bool(self.key) and names.issuperset(self.key)
 
 
-def check_chains(changes: DataFrame, table: ChainTable, mirror: DataFrame | None, *, is_complete: bool) -> Chains:
+def check_chains(
+    changes: DataFrame, earlier: DataFrame, table: ChainTable, mirror: DataFrame | None, *, is_complete: bool
+) -> Chains:
     """Compares the changes with one another, and the first one of each key with `mirror`, the rows before all of them.
 
-    `changes`: rows of `change_log` of one table, without copies of what has no TSO. `is_complete`: `mirror` had all rows of
-    upstream; None: upstream had none. Else a row that it lacks says nothing.
+    `changes`: rows of `change_log` of one table. `earlier`: those before them that may have been sent again. `is_complete`:
+    `mirror` had all rows of upstream; None: upstream had none. Else a row that it lacks says nothing.
     """
-    events = changes.select(
-        *("commit_ts", "at", "exact_ts", "dialect", "batch_id", *POSITION, "row"),
-        F.col("before")[_SOFT_DELETE].isNotNull().alias("may_lack_row"),
-        F.explode(F.array_compact(F.array(*_events(table)))).alias("event"),
-    ).select("*", "event.*")
+    events = (
+        _with_repeats(changes, earlier)
+        .select(
+            *("commit_ts", "at", "exact_ts", "dialect", "batch_id", *POSITION, "row", "repeats"),
+            F.col("before")[_SOFT_DELETE].isNotNull().alias("may_lack_row"),
+            F.explode(F.array_compact(F.array(*_events(table)))).alias("event"),
+        )
+        .select("*", "event.*")
+    )
     if mirror is not None:
         keys = events.select("key").distinct()
         events = events.unionByName(_rows_of(mirror, table).join(keys, "key", "left_semi"), allowMissingColumns=True)
     return _counted(_with_verdicts(events, table, is_complete=is_complete))
+
+
+def _with_repeats(changes: DataFrame, earlier: DataFrame) -> DataFrame:
+    """Adds `repeats`: an equal change came before. Canal sends a batch again under the next number (canal-facts 50), and the
+    cut does not always know it for a copy, which changes no row of a table with a key."""
+    same = ["commit_ts", "op", "images"]
+    rows, before = (frame.withColumn("images", image_hash("before", "after")) for frame in (changes, earlier))
+    before = before.select(*same, F.lit(True).alias("known")).distinct()
+    number = F.row_number().over(Over.partitionBy(*same).orderBy("batch_id", *POSITION, "row"))
+    rows = rows.withColumn("number", number).join(before, same, "left")
+    return rows.withColumn("repeats", (F.col("number") > 1) | F.col("known").isNotNull()).drop(
+        "images", "number", "known"
+    )
 
 
 def _events(table: ChainTable) -> list[Column]:
@@ -193,6 +213,7 @@ def _verdict(*, is_complete: bool) -> Column:
     differs, inserts = F.size("differs") > 0, F.col("sign") == _PRODUCES
     return (
         F.when(F.col("contested") | ~is_known, _UNKNOWN)
+        .when(F.col("repeats") & ~F.col("exact_ts") & (differs | (inserts == exists)), _UNKNOWN)
         # an INSERT of an equal row may be a copy
         .when(inserts & exists, F.when(differs, _CONTRADICTED).otherwise(_UNKNOWN))
         .when(inserts, _PROVED)

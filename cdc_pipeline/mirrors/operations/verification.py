@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.dialects.claims import read_claims
 from cdc_pipeline.dialects.contents import read_raw_batches
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
+from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.control_tables import read_rows, read_sums
 from cdc_pipeline.lake.delta import Commit, TableState, commit_metadata, table_state
@@ -37,6 +38,7 @@ from cdc_pipeline.lake.tables.verifications import (
     verified_totals,
 )
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
+from cdc_pipeline.mirrors.changes.deliveries import RESENT_MS
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, cut_with_id, published_cut
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup, encodings_of_groups, with_types
 from cdc_pipeline.mirrors.changes.window import Window
@@ -135,7 +137,9 @@ class Verifier:
             dict[TableName, tuple[Verified, Gap | None]](),
         )
         try:
-            tables = _Tables(self, start, window, rows, self._last_statements(window, published))
+            tables = _Tables(
+                self, start, window.rows_before(log), rows, window.cut_id, self._last_statements(window, published)
+            )
             for key in entries.keys() & tables.groups.keys():
                 found[entries[key].name] = tables.verified(key, entries[key])
         finally:
@@ -178,13 +182,14 @@ class _Tables:
         self,
         verifier: Verifier,
         start: PublishedCut,
-        window: Window,
+        before: DataFrame,
         rows: CutRows,
+        cut_id: int,
         statements: Mapping[TableName, DdlEvent],
     ) -> None:
         self._lake, self._settings, self._start = verifier.lake, verifier.settings, start
-        self._rows, self._statements = rows, statements
-        self._rebuilt = _rebuilt_between(self._lake, start.cut_id, window.cut_id)
+        self._before, self._rows, self._statements = before, rows, statements
+        self._rebuilt = _rebuilt_between(self._lake, start.cut_id, cut_id)
         self._former = {entry.mirror_id: entry for entry in published_entries(start, self._lake.paths)}
         self.groups: dict[TableName, list[RowGroup]] = {}
         for group in rows.group(with_text_bytes=False):
@@ -211,11 +216,13 @@ class _Tables:
         starts_complete = not any(gap.kind in _UNKNOWN_START for gap in table.state.gaps)
         if last is None:
             mirror = self._former_rows(entry) if table.has_plain_key else None
-            return check_chains(rows, table, mirror, is_complete=mirror is not None and starts_complete), None
+            is_complete = mirror is not None and starts_complete
+            return check_chains(rows, self._earlier(key), table, mirror, is_complete=is_complete), None
         # before it the table may have had other columns. Without TSOs a row may have the time of a statement before it
         is_empty = any(_empties(change) for change in last.changes if key in change.names().touched)
         chains = check_chains(
             _rows_after(rows, last),
+            self._earlier(key),
             table,
             None,
             is_complete=is_empty and last.exact_ts and starts_complete,
@@ -223,7 +230,13 @@ class _Tables:
         return chains, None if is_empty else "a statement has changed the table in between"
 
     def _of(self, key: TableName) -> DataFrame:
-        return self._rows.changes.where((F.col("database") == key.database) & (F.col("table") == key.table))
+        return _of_table(self._rows.changes, key)
+
+    def _earlier(self, key: TableName) -> DataFrame:
+        """The changes of the table before the window that an encoder without TSOs may have sent again in it."""
+        ends = self._start.ends.values()
+        since = F.lit(False) if not ends else F.col("at") >= min(ends) - (RESENT_MS << TSO_SHIFT)
+        return _of_table(self._before, key).where(since)
 
     def _former_rows(self, entry: MirrorEntry) -> DataFrame | None:
         """The rows of the mirror at the start; None if they cannot be read, or a rebuild has replaced the mirror since."""
@@ -243,6 +256,10 @@ class _Tables:
         spelled = {name: sent.get(name.lower(), name) for name in state.schema.column_names}
         own = state.key_columns(self._settings.keys)
         return ChainTable(state, own, encodings_of_groups(groups), self._settings.time_zone, spelled)
+
+
+def _of_table(rows: DataFrame, key: TableName) -> DataFrame:
+    return rows.where((F.col("database") == key.database) & (F.col("table") == key.table))
 
 
 def _rows_after(rows: DataFrame, statement: DdlEvent) -> DataFrame:
