@@ -114,4 +114,4 @@ def test_states_of_mirrors(spark: SparkSession, tmp_path: Path, monkeypatch: pyt
         # the job has applied the statement, and made the cut
         assert pipeline.states() == {"t": {"no_gaps": True}}
         # on demand
-        assert pipeline.states("checks_of_u") == {"u": {"no_gaps": False, "keys_hold": True}}
+        assert pipeline.states("checks_of_u") == {"u": {"no_gaps": False, **_READ}}
