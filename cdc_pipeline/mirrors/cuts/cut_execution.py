@@ -93,8 +93,8 @@ class CutExecution:
         if done.failures:
             planned = self._quarantine_failed(planned, done)
         commits = CutCommits(self.lake.paths.pipeline, window.cut_id, self._note(window))
-        zone = planned.settings.time_zone
-        cascades = Cascades(self.lake, planned.plan.steps, rows.changes, zone, self.published, commits)
+        zone, broken = planned.settings.time_zone, quarantined_tables(planned.plan.held)
+        cascades = Cascades(self.lake, planned.plan.steps, rows.changes, zone, self.published, commits, broken)
         with small_query(self.lake.spark, self.expected_rows):
             marked = cascades.add_gaps()
             read = _count_changes(planned, rows)

@@ -59,6 +59,8 @@ class Cascades:
     published: PublishedCut
     """The cut before."""
     commits: CutCommits
+    quarantined: frozenset[TableName] = frozenset()
+    """These mirrors may be unreadable, and have their own gap."""
     _marked: dict[tuple[TableName, str], MirrorState] = field(default_factory=dict)
 
     def add_gaps(self) -> list[MirrorState]:
@@ -96,6 +98,8 @@ class Cascades:
 
     def _child(self, name: TableName, key: ForeignKey) -> _Child | None:
         """The mirror with the foreign key, with the present names of its columns; None if it or the key was dropped."""
+        if name in self.quarantined:
+            return None
         final, paths = self._final.get(name), self.lake.paths
         path = self.published.mirror_folder(name, paths) if final is None else final.folder(paths)
         if (table := table_state(self.lake.spark, path)) is None:

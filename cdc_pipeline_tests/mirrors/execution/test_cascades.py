@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -16,6 +17,7 @@ from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mirrors.execution.cascades import Cascades
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
+from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
 from cdc_pipeline_tests.support.messages import Topic, canal, canal_ddl
 
@@ -162,3 +164,9 @@ def test_rows_without_metadata_columns(spark: SparkSession, paths: LakePaths, tm
     rules = ColumnRules(metadata=())
     expected = {"all_c": _OF.format("all", "ON DELETE CASCADE", _STALE)}
     assert _gaps(ingest(spark, paths, tmp_path / "captures", columns=rules)) == expected
+
+
+def test_a_quarantined_mirror_is_not_read() -> None:
+    name, unread = TableName("db", "c"), cast("Any", None)
+    cascades = Cascades(unread, (), unread, "UTC", unread, unread, frozenset({name}))
+    assert cascades._child(name, unread) is None
