@@ -1,6 +1,6 @@
-"""Both ends of the version ranges in pyproject.toml: an environment of their own each, and tests of every stage in it.
+"""The oldest versions of the ranges in pyproject.toml: an environment of their own, and tests of every stage in it.
 
-requirements.lock has the newest of each package, except that it has the middle one of three minor versions of Spark.
+requirements.lock has the newest of each package.
 """
 
 from __future__ import annotations
@@ -25,11 +25,6 @@ from cdc_pipeline_tests.support.lakes.runs import mirror_differences, read_json,
 from cdc_pipeline_tests.support.toml import read_toml
 
 _ROOT = Path(__file__).parents[1]
-_ENDS = {
-    "oldest": ["--resolution", "lowest-direct"],
-    "Spark 4.2": [],
-}
-_CONSTRAINTS = {"oldest": "", "Spark 4.2": "pyspark>=4.2,<4.3\n"}
 _TOOLS = [
     "cryptography>=42",
     "pytest<9.2",
@@ -53,9 +48,8 @@ _TESTS = [
 
 @pytest.mark.long
 @pytest.mark.jvm
-@pytest.mark.parametrize("end", _ENDS)
-def test_an_end_of_the_ranges(end: str, tmp_path: Path) -> None:
-    python = _environment(end, tmp_path)
+def test_the_oldest_versions(tmp_path: Path) -> None:
+    python = _environment(tmp_path)
     # warnings are errors with the versions of the lock only: other ones may deprecate what these do not
     paths = [str(_ROOT / "cdc_pipeline_tests" / name) for name in _TESTS]
     _run([python, "-m", "pytest", "-q", "-x", "-W", "default", "-m", "not long", *paths], timeout=2400)
@@ -67,7 +61,7 @@ def test_a_lake_of_the_oldest_versions_goes_on(spark: SparkSession, tmp_path: Pa
     shop, captures, lake = _ROOT / "data" / "captures" / "shop", tmp_path / "captures", tmp_path / "lake"
     captures.mkdir()
     shutil.copy(shop / "part-0001.jsonl.gz", captures)
-    command = Path(_environment("oldest", tmp_path)).with_name("cdc-pipeline")
+    command = Path(_environment(tmp_path)).with_name("cdc-pipeline")
     _run([str(command), "run", "shop"], variables={"CDC_CAPTURES": str(captures), "CDC_LAKE": str(lake)})
     shutil.copy(shop / "part-0002.jsonl.gz", captures)
     assert run_ingest(captures, lake).success
@@ -79,19 +73,18 @@ def test_a_lake_of_the_oldest_versions_goes_on(spark: SparkSession, tmp_path: Pa
     assert [str(found.table) for found in report.tables if not found.equal] == []
 
 
-def _environment(end: str, folder: Path) -> str:
-    """The Python of a new environment."""
+def _environment(folder: Path) -> str:
+    """The Python of a new environment with the oldest versions."""
     environment = folder / "venv"
     _run([sys.executable, "-m", "venv", str(folder / "tools")])
     _run([str(folder / "tools/bin/pip"), "install", "--quiet", "uv"])
     uv = str(folder / "tools/bin/uv")
-    (folder / "constraints").write_text(_CONSTRAINTS[end])
     wanted = folder / "requirements.txt"
     extras = ["--extra", "kafka", "--extra", "notify", "--extra", "ui"]
     _run(
         [
-            *(uv, "pip", "compile", "--quiet", str(_ROOT / "pyproject.toml"), *extras, *_ENDS[end]),
-            *("--constraint", str(folder / "constraints"), "--python", sys.executable, "-o", str(wanted)),
+            *(uv, "pip", "compile", "--quiet", str(_ROOT / "pyproject.toml"), *extras),
+            *("--resolution", "lowest-direct", "--python", sys.executable, "-o", str(wanted)),
         ]
     )
     _run([uv, "venv", "--quiet", "--python", sys.executable, str(environment)])

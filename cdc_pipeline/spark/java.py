@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# The versions that Spark 4.0 to 4.2 support. It starts on some others but fails later, with unrelated errors.
+# The versions that Spark 4.0 and 4.1 support. It starts on some others but fails later, with unrelated errors.
 SUPPORTED_MAJORS = (17, 21)
 NEEDED = "Java 17 or 21"
 TIMEOUT_SECONDS = 20.0
