@@ -92,7 +92,7 @@ class CutExecution:
         done, net_rows = self._run_steps(planned, rows.changes, rows.text_bytes, resumed=resumed)
         if done.failures:
             planned = self._quarantine_failed(planned, done)
-        commits = CutCommits(self.lake.paths.pipeline, window.cut_id, self._note(window))
+        commits = self._commits(window)
         zone, broken = planned.settings.time_zone, quarantined_tables(planned.plan.held)
         cascades = Cascades(self.lake, planned.plan.steps, rows.changes, zone, self.published, commits, broken)
         with small_query(self.lake.spark, self.expected_rows):
@@ -174,7 +174,7 @@ class CutExecution:
         self.stages.end("net changes")
         settings = planned.settings
         steps = RowMerger(self.lake, settings.time_zone, net, found, settings.columns.salt)
-        commits = CutCommits(self.lake.paths.pipeline, planned.window.cut_id, self._note(planned.window))
+        commits = self._commits(planned.window)
         ended = record_ended_steps(self.lake, planned, self.run_id) if resumed else []
         for failure in ended:
             self.report(
@@ -256,6 +256,9 @@ class CutExecution:
         entries = {name: entry for name, entry in entries.items() if entry.mirror_id not in touched}
         entries.update({entry.name: entry for entry in found if entry is not None})
         return tuple(entries[name] for name in sorted(entries))
+
+    def _commits(self, window: Window) -> CutCommits:
+        return CutCommits(self.lake.paths.pipeline, window.cut_id, self._note(window))
 
     def _note(self, window: Window) -> dict[str, object]:
         return {

@@ -101,7 +101,9 @@ def _with_repeats(changes: DataFrame, earlier: DataFrame) -> DataFrame:
     """Adds `repeats`: an equal change came before. Canal sends a batch again under the next number (canal-facts 50), and the
     cut does not always know it for a copy, which changes no row of a table with a key."""
     same = ["commit_ts", "op", "images"]
-    rows, before = (frame.withColumn("images", image_hash("before", "after")) for frame in (changes, earlier))
+    # a TSO shows copies without a look at the images
+    images = F.when(~F.coalesce("exact_ts", F.lit(False)), image_hash("before", "after"))
+    rows, before = (frame.withColumn("images", images) for frame in (changes, earlier))
     before = before.select(*same, F.lit(True).alias("known")).distinct()
     number = F.row_number().over(Over.partitionBy(*same).orderBy("batch_id", *POSITION, "row"))
     rows = rows.withColumn("number", number).join(before, same, "left")
