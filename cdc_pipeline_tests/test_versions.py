@@ -1,6 +1,5 @@
-"""The oldest versions of the ranges in pyproject.toml: an environment of their own, and tests of every stage in it.
-
-requirements.lock has the newest of each package.
+"""The oldest and the newest versions of the ranges in pyproject.toml: an environment for each, and tests of every stage in
+it. requirements.lock has those between: Spark 4.1.
 """
 
 from __future__ import annotations
@@ -25,6 +24,8 @@ from cdc_pipeline_tests.support.lakes.runs import mirror_differences, read_json,
 from cdc_pipeline_tests.support.toml import read_toml
 
 _ROOT = Path(__file__).parents[1]
+_SHOP = _ROOT / "data" / "captures" / "shop"
+_OLDEST, _NEWEST = "lowest-direct", "highest"
 _TOOLS = [
     "cryptography>=42",
     "pytest<9.2",
@@ -48,8 +49,9 @@ _TESTS = [
 
 @pytest.mark.long
 @pytest.mark.jvm
-def test_the_oldest_versions(tmp_path: Path) -> None:
-    python = _environment(tmp_path)
+@pytest.mark.parametrize("resolution", [_OLDEST, _NEWEST])
+def test_versions(tmp_path: Path, resolution: str) -> None:
+    python = _environment(tmp_path, resolution)
     # warnings are errors with the versions of the lock only: other ones may deprecate what these do not
     paths = [str(_ROOT / "cdc_pipeline_tests" / name) for name in _TESTS]
     _run([python, "-m", "pytest", "-q", "-x", "-W", "default", "-m", "not long", *paths], timeout=2400)
@@ -58,23 +60,44 @@ def test_the_oldest_versions(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.jvm
 def test_a_lake_of_the_oldest_versions_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    shop, captures, lake = _ROOT / "data" / "captures" / "shop", tmp_path / "captures", tmp_path / "lake"
+    captures, lake = tmp_path / "captures", tmp_path / "lake"
     captures.mkdir()
-    shutil.copy(shop / "part-0001.jsonl.gz", captures)
-    command = Path(_environment(tmp_path)).with_name("cdc-pipeline")
-    _run([str(command), "run", "shop"], variables={"CDC_CAPTURES": str(captures), "CDC_LAKE": str(lake)})
-    shutil.copy(shop / "part-0002.jsonl.gz", captures)
+    shutil.copy(_SHOP / "part-0001.jsonl.gz", captures)
+    _run_shop(_environment(tmp_path, _OLDEST), captures, lake)
+    shutil.copy(_SHOP / "part-0002.jsonl.gz", captures)
     assert run_ingest(captures, lake).success
-    paths = LakePaths(str(lake), "shop")
-    for table, truth in read_json(shop / "expected.json")["tables"].items():
-        name = TableName(*table.split(".", 1))
-        assert mirror_differences(spark, paths, name, truth["columns"], truth["rows"]) == [], name
+    paths = _require_the_source(spark, lake)
     report = Rebuilder(CutMaker(Lake(spark, paths), "rebuild", "UTC", 2, lambda line: None)).rebuild()
     assert [str(found.table) for found in report.tables if not found.equal] == []
 
 
-def _environment(folder: Path) -> str:
-    """The Python of a new environment with the oldest versions."""
+@pytest.mark.long
+@pytest.mark.jvm
+def test_the_newest_versions_go_on_with_a_lake(spark: SparkSession, tmp_path: Path) -> None:
+    captures, lake = tmp_path / "captures", tmp_path / "lake"
+    captures.mkdir()
+    shutil.copy(_SHOP / "part-0001.jsonl.gz", captures)
+    assert run_ingest(captures, lake).success
+    shutil.copy(_SHOP / "part-0002.jsonl.gz", captures)
+    _run_shop(_environment(tmp_path, _NEWEST), captures, lake)
+    _require_the_source(spark, lake)
+
+
+def _run_shop(python: str, captures: Path, lake: Path) -> None:
+    variables = {"CDC_CAPTURES": str(captures), "CDC_LAKE": str(lake)}
+    _run([str(Path(python).with_name("cdc-pipeline")), "run", "shop"], variables=variables)
+
+
+def _require_the_source(spark: SparkSession, lake: Path) -> LakePaths:
+    paths = LakePaths(str(lake), "shop")
+    for table, truth in read_json(_SHOP / "expected.json")["tables"].items():
+        name = TableName(*table.split(".", 1))
+        assert mirror_differences(spark, paths, name, truth["columns"], truth["rows"]) == [], name
+    return paths
+
+
+def _environment(folder: Path, resolution: str) -> str:
+    """The Python of a new environment with these versions."""
     environment = folder / "venv"
     _run([sys.executable, "-m", "venv", str(folder / "tools")])
     _run([str(folder / "tools/bin/pip"), "install", "--quiet", "uv"])
@@ -84,7 +107,7 @@ def _environment(folder: Path) -> str:
     _run(
         [
             *(uv, "pip", "compile", "--quiet", str(_ROOT / "pyproject.toml"), *extras),
-            *("--resolution", "lowest-direct", "--python", sys.executable, "-o", str(wanted)),
+            *("--resolution", resolution, "--python", sys.executable, "-o", str(wanted)),
         ]
     )
     _run([uv, "venv", "--quiet", "--python", sys.executable, str(environment)])

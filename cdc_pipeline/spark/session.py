@@ -45,7 +45,7 @@ _SHIPPED_WITH_SPARK = (
     "org.xerial.snappy:snappy-java",
 )
 
-_KAFKA_CONNECTORS = {"4.0": "4.0.0", "4.1": "4.1.1"}
+_KAFKA_CONNECTORS = {"4.0": "4.0.0", "4.1": "4.1.1", "4.2": "4.2.0"}
 """Supported minor version of Spark → the newest patch of its Kafka connector whose dependencies all resolve from Maven
 Central (those of 4.0.1 and 4.0.2 do not, 2026-11). It works with any Spark of the same minor version."""
 

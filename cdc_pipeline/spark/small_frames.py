@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ MAX_SMALL_ROWS = 10_000
 """Maximum rows that a driver handles, and of a small query unless the session sets `SMALL_QUERY_ROWS`."""
 SMALL_QUERY_ROWS = "spark.cdc_pipeline.smallQueryRows"
 """Setting of the session: the maximum rows of a small query."""
+_ZONE = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+"""Spark 4.2 asks for the zone of times; before, it is UTC."""
 _SMALL_QUERY_SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -47,7 +50,7 @@ def small_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: Stru
 def small_table(rows: Iterable[Sequence[Any]], schema: StructType | str) -> pa.Table:
     """The rows as an Arrow table. Parameters and errors as of `small_frame`."""
     types = struct_of(schema) if isinstance(schema, str) else schema
-    return pa.Table.from_pylist([_to_arrow(row, types) for row in rows], schema=to_arrow_schema(types))
+    return pa.Table.from_pylist([_to_arrow(row, types) for row in rows], schema=to_arrow_schema(types, **_ZONE))
 
 
 @functools.lru_cache(maxsize=128)
