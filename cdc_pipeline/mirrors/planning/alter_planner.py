@@ -15,10 +15,11 @@ from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateM
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, column_origins, moves_values, row_shape
+from cdc_pipeline.mysql.ddl.evolution import altered, column_origins, row_shape
 from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, replace_type_gaps
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, SparkCondition, rows_of_partitions
 from cdc_pipeline.mysql.model import schema_changes as ddl
+from cdc_pipeline.mysql.model.schema_changes import SchemaConflictError
 from cdc_pipeline.mysql.model.table import ColumnOrigin, Default, TableName, TableSchema
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
@@ -58,10 +59,8 @@ class AlterPlanner:
             statement.refuse_definition(name, f"ALTER TABLE does not fit the known columns: {error}")
             return
         changed = replace(state, schema=schema)
-        changes_columns = (
-            moves_values(state.schema, clauses)
-            or any(origin.loses_nulls for origin in altered_origins(state.schema, schema, clauses))
-            or row_shape(schema) != row_shape(state.schema)
+        changes_columns = row_shape(schema) != row_shape(state.schema) or any(
+            origin.is_moved or origin.loses_nulls for origin in column_origins(state.schema, schema, clauses)
         )
         if changes_columns or _defaults(schema) != _defaults(state.schema):
             # rows without a column have its default as of their time
@@ -83,7 +82,7 @@ class AlterPlanner:
     def _change_columns(
         self, state: MirrorState, changed: MirrorState, clauses: tuple[ddl.Clause, ...], statement: Statement
     ) -> None:
-        origins = altered_origins(state.schema, changed.schema, clauses)
+        origins = column_origins(state.schema, changed.schema, clauses)
         remaining = {origin.before.name for origin in origins if origin.before is not None}
         dropped = [column.name for column in state.schema.columns if column.name not in remaining]
         kept: tuple[tuple[str, str], ...] = ()
@@ -148,16 +147,6 @@ class AlterPlanner:
         self._draft.add_gaps(state.name, *other.gaps)
         self._draft.add_gaps(other.name, *state.gaps)
         statement.record(f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
-
-
-def altered_origins(
-    before: TableSchema, after: TableSchema, clauses: tuple[ddl.Clause, ...]
-) -> tuple[ColumnOrigin, ...]:
-    """The origins of the columns of `after`, the schema `before` with the clauses applied."""
-    return tuple(
-        ColumnOrigin(column, None if source is None else before.find(source))
-        for column, source in zip(after.columns, column_origins(before, clauses), strict=True)
-    )
 
 
 def with_kept(

@@ -32,9 +32,10 @@ from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, moves_values, row_shape
+from cdc_pipeline.mysql.ddl.evolution import altered, column_origins, row_shape
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
 from cdc_pipeline.mysql.model import schema_changes as ddl
+from cdc_pipeline.mysql.model.schema_changes import SchemaConflictError
 from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName, TableSchema, origins_by_name
 
 
@@ -178,11 +179,11 @@ class MergedTablePlanner:
             reason = f"ALTER TABLE does not fit the known columns of {source.name}: {error}"
             statement.refuse(mirror, reason)
             return
-        if schema == source.schema and not moves_values(source.schema, clauses):
+        origins = column_origins(source.schema, schema, clauses)
+        if schema == source.schema and not any(origin.is_moved for origin in origins):
             if clauses and not statement.outcome.effects:
                 statement.note(f"{source.name}: changes neither columns nor rows")
             return
-        origins = alter_planner.altered_origins(source.schema, schema, clauses)
         others = [other for other in state.source_tables or () if other.name != source.name]
         # first, so that its definition sets the order of the columns
         sources = (replace(source, schema=schema), *others)

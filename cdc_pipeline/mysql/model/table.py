@@ -192,6 +192,14 @@ class ColumnOrigin:
     before: Column | None
 
     @property
+    def is_moved(self) -> bool:
+        """Whether the column has other values than the old column of its name.
+
+        The columns may look the same before and after: `DROP c, ADD c INT`, or two of one type that swap names and places.
+        """
+        return self.before is None or self.before.name.casefold() != self.after.name.casefold()
+
+    @property
     def loses_nulls(self) -> bool:
         """Whether NULLs of the column have another value after the change, because it became NOT NULL.
 
