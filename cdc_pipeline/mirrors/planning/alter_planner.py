@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from typing_extensions import assert_never
@@ -20,7 +20,7 @@ from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, repl
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, SparkCondition, rows_of_partitions
 from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.schema_changes import SchemaConflictError
-from cdc_pipeline.mysql.model.table import ColumnOrigin, Default, TableName, TableSchema
+from cdc_pipeline.mysql.model.table import ColumnOrigin, Default, TableName, TableSchema, names_after
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
 
@@ -83,18 +83,10 @@ class AlterPlanner:
         self, state: MirrorState, changed: MirrorState, clauses: tuple[ddl.Clause, ...], statement: Statement
     ) -> None:
         origins = column_origins(state.schema, changed.schema, clauses)
-        remaining = {origin.before.name for origin in origins if origin.before is not None}
-        dropped = [column.name for column in state.schema.columns if column.name not in remaining]
-        kept: tuple[tuple[str, str], ...] = ()
-        if self._draft.settings.policy.action_for(state.name) == KEEP:
-            changed, kept = with_kept(changed, dropped, statement.event)
-        changed = with_conversion_gaps(
-            with_renamed_gaps(changed, names_after(dropped, origins)), state, origins, self._draft.time_zone
-        )
-        changed = self._draft.change_columns(state, changed, origins, statement.event, kept)
+        changed, kept = change_definition(self._draft, state, changed, origins, statement.event)
         statement.record(f"altered {state.name}", changed)
         if kept:
-            statement.note(f"kept the dropped columns as {', '.join(new for _, new in kept)}")
+            statement.note(f"kept the dropped columns as {', '.join(kept)}")
 
     # ---- rows of partitions: upstream sends no messages for them
 
@@ -149,12 +141,37 @@ class AlterPlanner:
         statement.record(f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
 
 
-def with_kept(
-    state: MirrorState, dropped: Iterable[str], event: DdlEvent
-) -> tuple[MirrorState, tuple[tuple[str, str], ...]]:
-    """The state of a mirror that keeps dropped columns (`ddl_policy: keep`), and (old name, kept name) per column."""
-    kept = tuple((column, f"{column}__dropped_{event.ddl_id}") for column in dropped)
-    return replace(state, kept_columns=(*state.kept_columns, *(new for _, new in kept))), kept
+def change_definition(
+    draft: PlanDraft,
+    before: MirrorState,
+    after: MirrorState,
+    origins: tuple[ColumnOrigin, ...],
+    event: DdlEvent,
+    recomputed: Iterable[str] = (),
+) -> tuple[MirrorState, list[str]]:
+    """Changes the columns of a mirror, and its gaps about columns. Returns its state, and the names under which it keeps
+    dropped columns (`ddl_policy: keep`).
+
+    Gaps of dropped and `recomputed` columns and of columns whose type is now known end. A type change after which values may
+    differ from upstream, whatever the values are, has a gap.
+    """
+    names = names_after(before.schema, origins)
+    kept: tuple[tuple[str, str], ...] = ()
+    if draft.settings.policy.action_for(before.name) == KEEP:
+        kept = tuple((name, f"{name}__dropped_{event.ddl_id}") for name, new in names.items() if new is None)
+    shown = [name for _, name in kept]
+    gaps = gaps_after_alter(after.gaps, {**names, **dict.fromkeys(recomputed)})
+    after = replace(
+        after,
+        kept_columns=(*after.kept_columns, *shown),
+        gaps=replace_type_gaps(gaps, after.schema.columns),
+    )
+    for origin in origins:
+        if origin.before is None or origin.before.name in dict(before.masks):
+            continue
+        if reason := column_change_doubt(origin.before, origin.after, before.schema, draft.time_zone):
+            after = after.with_gaps(Gap(GapKind.UNSURE_CONVERSION, reason, origin.after.name))
+    return draft.change_columns(before, after, origins, event, kept), shown
 
 
 def rows_to_delete(
@@ -182,33 +199,3 @@ def _same_columns(one: TableSchema, other: TableSchema) -> tuple[tuple[str, str]
     ):
         raise PartitionError("the columns of the two tables differ")
     return tuple((column.name, found.name) for column, found in pairs if found is not None)
-
-
-def names_after(dropped: Iterable[str], origins: Iterable[ColumnOrigin]) -> dict[str, str | None]:
-    """Old name → new name of renamed columns, and → None of dropped ones (the argument of `gaps.gaps_after_alter`)."""
-    renamed: dict[str, str | None] = {
-        origin.before.name: origin.after.name
-        for origin in origins
-        if origin.before is not None and origin.before.name != origin.after.name
-    }
-    return {**dict.fromkeys(dropped), **renamed}
-
-
-def with_renamed_gaps(state: MirrorState, names: Mapping[str, str | None]) -> MirrorState:
-    """The state with its gaps under the new column names (`names_after`).
-
-    Removes the gaps of dropped columns and of columns whose type is now known.
-    """
-    return replace(state, gaps=replace_type_gaps(gaps_after_alter(state.gaps, names), state.schema.columns))
-
-
-def with_conversion_gaps(
-    state: MirrorState, before: MirrorState, origins: tuple[ColumnOrigin, ...], time_zone: str
-) -> MirrorState:
-    """The state with gaps for type changes after which values may differ from upstream, whatever the values are."""
-    for origin in origins:
-        if origin.before is None or origin.before.name in dict(before.masks):
-            continue
-        if reason := column_change_doubt(origin.before, origin.after, before.schema, time_zone):
-            state = state.with_gaps(Gap(GapKind.UNSURE_CONVERSION, reason, origin.after.name))
-    return state

@@ -271,16 +271,11 @@ class MergedTablePlanner:
 
     def _change_columns(self, current: MirrorState, target: MirrorState, event: DdlEvent) -> MirrorState:
         origins = origins_by_name(current.schema, target.schema.columns)
-        dropped = [column.name for column in current.schema.columns if target.schema.find(column.name) is None]
-        kept: tuple[tuple[str, str], ...] = ()
-        if self._draft.settings.policy.action_for(current.name) == KEEP:
-            target, kept = alter_planner.with_kept(target, dropped, event)
         # a column that all source tables generate by the same expression is recomputed
         recomputed = [
             origin.after.name
             for origin in origins
             if origin.before is not None and origin.after.generated is not None and origin.before.generated is None
         ]
-        target = alter_planner.with_renamed_gaps(target, alter_planner.names_after([*dropped, *recomputed], ()))
-        changed = alter_planner.with_conversion_gaps(target, current, origins, self._draft.time_zone)
-        return self._draft.change_columns(current, changed, origins, event, kept)
+        changed, _ = alter_planner.change_definition(self._draft, current, target, origins, event, recomputed)
+        return changed

@@ -106,7 +106,7 @@ class PlanDraft:
         """Renames the mirror as `named`. Returns its state."""
         renamed = self.named(replace(state, name=new_name), upstream)
         if renamed.name != state.name:
-            self.steps.append(steps.RenameMirror(state, renamed))
+            self.steps.append(steps.RenameMirror(renamed, state))
         elif renamed != state:
             self.steps.append(steps.UpdateState(renamed))
         self.remove(state.name)
@@ -163,7 +163,7 @@ class PlanDraft:
         elif before.soft_delete_key is not None:
             masked = self._keep_soft_delete(before, masked, origins)
         commit_ms, is_start = (event.commit_ms, event.is_start) if event is not None else (0, False)
-        self._change(steps.ChangeColumns(before, masked, origins, commit_ms, kept, is_start))
+        self._change(steps.ChangeColumns(masked, before, origins, commit_ms, kept, is_start))
         return masked
 
     def _keep_soft_delete(

@@ -170,7 +170,7 @@ class TablePlanner:
         self._draft.remove(name)
         if self._draft.settings.policy.action_for(name) == KEEP:
             kept = state.as_retired(statement.event.ddl_id)
-            self._draft.steps.append(RenameMirror(state, kept))
+            self._draft.steps.append(RenameMirror(kept, state))
             self._draft.set_state(kept)
             self._end(name, statement.event.ddl_id, kept)
             statement.record(f"dropped {name}; its mirror is kept as {kept.name}")
@@ -256,7 +256,7 @@ class TablePlanner:
             self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, statement)
             return
         state = self._draft.named(replace(kept, name=target, retired=None))
-        self._draft.steps.append(RenameMirror(kept, state, table.ddl_id if kept.retired is None else None))
+        self._draft.steps.append(RenameMirror(state, kept, table.ddl_id if kept.retired is None else None))
         if kept.retired is not None:
             self._draft.remove(kept.name)
         self._ended_in(table.name.database).remove(table)

@@ -214,3 +214,9 @@ class ColumnOrigin:
 def origins_by_name(before: TableSchema, columns: Iterable[Column]) -> tuple[ColumnOrigin, ...]:
     """The origin of each column: the column of the same name in `before`."""
     return tuple(ColumnOrigin(column, before.find(column.name)) for column in columns)
+
+
+def names_after(before: TableSchema, origins: Iterable[ColumnOrigin]) -> dict[str, str | None]:
+    """The new name of each column of `before`; None if it is dropped (the argument of `gaps.gaps_after_alter`)."""
+    after = {origin.before.name: origin.after.name for origin in origins if origin.before is not None}
+    return {column.name: after.get(column.name) for column in before.columns}
