@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cdc_pipeline.mysql.ddl.alter_partitions import read_partition_clause
 from cdc_pipeline.mysql.ddl.column_definitions import read_column, read_default
-from cdc_pipeline.mysql.ddl.column_types import accept_character_set, read_name_or_string
-from cdc_pipeline.mysql.ddl.keys import named_charset, named_collation, read_key, read_table_option
+from cdc_pipeline.mysql.ddl.column_types import accept_character_set
+from cdc_pipeline.mysql.ddl.keys import named_charset, read_key, read_table_option
 from cdc_pipeline.mysql.ddl.tokens import Cursor
 from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.types.charsets import UNKNOWN
@@ -70,8 +70,10 @@ def _read_clause(cursor: Cursor) -> tuple[ddl.Clause, ...]:
         return (ddl.NotSupportedClause(_read_unknown(cursor)),)
     if option[0] == "ENGINE":
         return (ddl.SetEngine(option[1]),)
-    charset, collation = named_charset(dict([option])), named_collation(dict([option]))
-    return (ddl.NoRowEffect(cursor.text_since(start)) if charset is None else ddl.DefaultCharset(charset, collation),)
+    options = dict([option])
+    if (charset := named_charset(options)) is None:
+        return (ddl.NoRowEffect(cursor.text_since(start)),)
+    return (ddl.DefaultCharset(charset, options.get("COLLATE")),)
 
 
 def _read_add(cursor: Cursor, start: int) -> tuple[ddl.Clause, ...]:
@@ -178,11 +180,8 @@ def _read_convert(cursor: Cursor, start: int) -> ddl.Clause:
     """Reads CONVERT TO CHARACTER SET. `binary`, which turns text columns into binary ones, is not supported."""
     if not accept_character_set(cursor):
         raise cursor.error("CHARACTER SET expected")
-    cursor.accept("=")
-    charset, collation = read_name_or_string(cursor).lower(), None
-    if cursor.accept("COLLATE"):
-        cursor.accept("=")
-        collation = read_name_or_string(cursor).lower()
+    charset = cursor.read_option_value().lower()
+    collation = cursor.read_option_value().lower() if cursor.accept("COLLATE") else None
     if charset == "binary":
         return ddl.NotSupportedClause(cursor.text_since(start))
     return ddl.ConvertCharset(UNKNOWN if charset == "default" else charset, collation)
@@ -190,13 +189,10 @@ def _read_convert(cursor: Cursor, start: int) -> ddl.Clause:
 
 def _accept_effectless(cursor: Cursor) -> bool:
     """Moves past a known clause that changes neither rows nor columns. Returns whether one was next."""
-    if cursor.accept_any(*_OPTIONS_WITHOUT_EFFECT):
-        cursor.read_option_value()
-    elif cursor.accept("ORDER BY"):
+    if cursor.accept("ORDER BY"):
         cursor.read_bare_list(_read_order, "ASC", "DESC")
-    else:
-        return cursor.accept_any(*_WITHOUT_EFFECT) is not None
-    return True
+        return True
+    return (cursor.accept_any(*_WITHOUT_EFFECT) or cursor.accept_option(*_OPTIONS_WITHOUT_EFFECT)) is not None
 
 
 def _read_order(cursor: Cursor) -> None:

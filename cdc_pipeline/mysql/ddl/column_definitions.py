@@ -127,14 +127,12 @@ def _skip_attribute(cursor: Cursor) -> bool:
     """Moves past an attribute that affects no values: comments, storage, checks. Returns whether one was next."""
     if cursor.accept("COMMENT"):
         cursor.read_string(is_literal=True)
-    elif cursor.accept_any(*_SKIPPED_OPTIONS):
-        cursor.read_option_value()
     elif cursor.at_any("CONSTRAINT", "CHECK"):
         if cursor.accept("CONSTRAINT") and not cursor.at("CHECK"):
             cursor.read_name("a constraint name")
         read_check(cursor)
     else:
-        return cursor.accept_any(*_SKIPPED_WORDS) is not None
+        return (cursor.accept_any(*_SKIPPED_WORDS) or cursor.accept_option(*_SKIPPED_OPTIONS)) is not None
     return True
 
 

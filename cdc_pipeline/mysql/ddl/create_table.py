@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cdc_pipeline.mysql.ddl.column_definitions import read_column
 from cdc_pipeline.mysql.ddl.evolution import altered
-from cdc_pipeline.mysql.ddl.keys import named_charset, named_collation, read_key, read_table_option
+from cdc_pipeline.mysql.ddl.keys import named_charset, read_key, read_table_option
 from cdc_pipeline.mysql.ddl.partitioning import read_partitioning
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
 from cdc_pipeline.mysql.model.schema_changes import AddColumn, Clause, CreateTable, CreateTableLike, PartitionBy
@@ -40,7 +40,7 @@ def read_create_table(cursor: Cursor, name: TableName, *, if_not_exists: bool) -
     if not clauses:
         raise cursor.error("columns or a query expected")
     engine = options.get("ENGINE", "").lower()
-    empty = TableSchema((), charset=named_charset(options), collation=named_collation(options), engine=engine)
+    empty = TableSchema((), charset=named_charset(options), collation=options.get("COLLATE"), engine=engine)
     return CreateTable(name, altered(empty, clauses), if_not_exists)
 
 

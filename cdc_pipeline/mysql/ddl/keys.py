@@ -9,7 +9,12 @@ from cdc_pipeline.mysql.model.limits import MAX_KEY_COLUMNS, limit_message
 from cdc_pipeline.mysql.model.schema_changes import AddIndex, AddPrimaryKey, AddUniqueKey, Clause, NoRowEffect
 from cdc_pipeline.mysql.model.table import PlainIndex, UniqueKey
 
-_INDEX_TYPES = tuple(
+_UNIQUE = ("UNIQUE INDEX", "UNIQUE KEY", "UNIQUE")
+_PLAIN = (
+    *("INDEX", "KEY", "FULLTEXT INDEX", "FULLTEXT KEY", "FULLTEXT", "SPATIAL INDEX", "SPATIAL KEY", "SPATIAL"),
+    *("VECTOR INDEX", "VECTOR KEY", "COLUMNAR INDEX"),
+)
+INDEX_TYPES = tuple(
     f"{word} {kind}" for word in ("USING", "TYPE") for kind in ("BTREE", "HASH", "RTREE", "HNSW", "INVERTED")
 )
 # Options of an index, without and with a value.
@@ -40,68 +45,41 @@ def read_key(cursor: Cursor) -> Clause | None:
 
     A UNIQUE key or index without a name gets "". `key_evolution` replaces it with MySQL's name.
     """
-    start, before = cursor.position, cursor.index
-    symbol = ""
-    if cursor.accept("CONSTRAINT"):
+    start, symbol = cursor.position, ""
+    is_constraint = cursor.accept("CONSTRAINT")
+    if is_constraint:
         cursor.accept("IF NOT EXISTS")
         if not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
             symbol = cursor.read_name("a constraint name")
-    if cursor.accept("PRIMARY KEY"):
-        return _read_primary_key(cursor)
-    if cursor.accept("UNIQUE"):
-        cursor.accept_any("INDEX", "KEY")
-        cursor.accept("IF NOT EXISTS")
-        name = _read_index_name(cursor) or symbol
-        columns, exact = read_key_parts(cursor)
-        return AddUniqueKey(UniqueKey(name, columns, exact))
-    if cursor.accept("FOREIGN KEY"):
-        cursor.accept("IF NOT EXISTS")
-        name = _read_index_name(cursor)
-        columns, _ = read_key_parts(cursor)
-        if key := read_references(cursor, symbol or name or ", ".join(columns), columns):
-            return key
-    elif cursor.at("CHECK"):
+    if cursor.at("CHECK"):
         read_check(cursor)
-    elif cursor.index > before:
-        raise cursor.error("PRIMARY, UNIQUE, FOREIGN or CHECK expected")
-    else:
-        return _read_plain_index(cursor)
-    return NoRowEffect(cursor.text_since(start))
-
-
-def _read_primary_key(cursor: Cursor) -> AddPrimaryKey:
-    cursor.accept("IF NOT EXISTS")
-    _read_index_name(cursor)
-    columns, _ = read_key_parts(cursor)
-    # a key over prefixes is unique over the whole columns too
-    return AddPrimaryKey(columns)
-
-
-def _read_plain_index(cursor: Cursor) -> AddIndex | None:
-    """Reads INDEX, FULLTEXT … with name and columns; returns None if no index is next."""
-    kind = cursor.accept_any("FULLTEXT", "SPATIAL", "VECTOR INDEX", "VECTOR KEY", "COLUMNAR INDEX", "INDEX", "KEY")
+        return NoRowEffect(cursor.text_since(start))
+    kind = cursor.accept_any("PRIMARY KEY", "FOREIGN KEY", *_UNIQUE, *(() if is_constraint else _PLAIN))
     if kind is None:
+        if is_constraint:
+            raise cursor.error("PRIMARY, UNIQUE, FOREIGN or CHECK expected")
         return None
-    if kind in ("FULLTEXT", "SPATIAL"):
-        cursor.accept_any("INDEX", "KEY")
     cursor.accept("IF NOT EXISTS")
     name = _read_index_name(cursor)
-    columns, _ = read_key_parts(cursor)
-    return AddIndex(PlainIndex(name, columns))
+    columns, exact = read_key_parts(cursor)
+    if kind == "PRIMARY KEY":
+        # a key over prefixes is unique over the whole columns too
+        return AddPrimaryKey(columns)
+    if kind in _UNIQUE:
+        return AddUniqueKey(UniqueKey(name or symbol, columns, exact))
+    if kind in _PLAIN:
+        return AddIndex(PlainIndex(name, columns))
+    key = read_references(cursor, symbol or name or ", ".join(columns), columns)
+    return key or NoRowEffect(cursor.text_since(start))
 
 
 def _read_index_name(cursor: Cursor) -> str:
     """Reads the optional name of an index and USING after it; returns "" without a name."""
     name = ""
-    if cursor.at_kind(Kind.WORD, Kind.QUOTED) and not cursor.at_any(*_INDEX_TYPES):
+    if cursor.at_kind(Kind.WORD, Kind.QUOTED) and not cursor.at_any(*INDEX_TYPES):
         name = cursor.read_name("an index name")
-    accept_index_type(cursor)
+    cursor.accept_any(*INDEX_TYPES)
     return name
-
-
-def accept_index_type(cursor: Cursor) -> None:
-    """Moves past USING BTREE and similar."""
-    cursor.accept_any(*_INDEX_TYPES)
 
 
 def read_key_parts(cursor: Cursor) -> tuple[tuple[str, ...], bool]:
@@ -113,7 +91,7 @@ def read_key_parts(cursor: Cursor) -> tuple[tuple[str, ...], bool]:
     columns = tuple(column for column, _ in parts if column is not None)
     if len(columns) > MAX_KEY_COLUMNS:
         raise cursor.error(limit_message("columns of a key", len(columns), MAX_KEY_COLUMNS))
-    while cursor.accept_any(*_INDEX_TYPES, *_INDEX_WORDS) or _accept_index_option(cursor):
+    while cursor.accept_any(*INDEX_TYPES, *_INDEX_WORDS) or cursor.accept_option(*_INDEX_OPTIONS):
         pass
     return columns, all(is_exact for _, is_exact in parts)
 
@@ -126,14 +104,6 @@ def _read_key_part(cursor: Cursor) -> tuple[str | None, bool]:
         cursor.read_group()
     cursor.accept_any("ASC", "DESC")
     return column, not is_part
-
-
-def _accept_index_option(cursor: Cursor) -> bool:
-    """Moves past an option with a value. Returns whether one was next."""
-    if cursor.accept_any(*_INDEX_OPTIONS) is None:
-        return False
-    cursor.read_option_value()
-    return True
 
 
 def read_table_option(cursor: Cursor) -> tuple[str, str] | None:
@@ -160,11 +130,9 @@ def read_table_option(cursor: Cursor) -> tuple[str, str] | None:
 
 
 def named_charset(options: dict[str, str]) -> str | None:
-    """The character set of table options, directly or through a collation; None without either."""
+    """The character set of table options, directly or through a collation; None without either.
+
+    A character set names no collation: its default depends on the server.
+    """
     charset, collation = options.get("CHARACTER SET"), options.get("COLLATE")
     return charset or (collation.split("_")[0] if collation else None)
-
-
-def named_collation(options: dict[str, str]) -> str | None:
-    """The collation of table options. None without COLLATE, as the default of a character set depends on the server."""
-    return options.get("COLLATE")

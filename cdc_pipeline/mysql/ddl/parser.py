@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cdc_pipeline.mysql.ddl.alter_table import drop_index_clause, read_alter_clauses
 from cdc_pipeline.mysql.ddl.create_table import read_create_table
-from cdc_pipeline.mysql.ddl.keys import accept_index_type, read_key_parts
+from cdc_pipeline.mysql.ddl.keys import INDEX_TYPES, read_key_parts
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind, Quoting
 from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.change_names import with_database
@@ -170,7 +170,7 @@ class _Statement:
         """CREATE INDEX as the equal ALTER TABLE … ADD INDEX."""
         cursor.accept("IF NOT EXISTS")
         index = cursor.read_name("an index name")
-        accept_index_type(cursor)
+        cursor.accept_any(*INDEX_TYPES)
         cursor.expect("ON")
         name = self._read_name(cursor)
         columns, exact = read_key_parts(cursor)
@@ -290,5 +290,5 @@ def _accept_wait(cursor: Cursor) -> None:
 
 def _accept_algorithm(cursor: Cursor) -> None:
     """Moves past ALGORITHM and LOCK after CREATE INDEX or DROP INDEX."""
-    while cursor.accept_any("ALGORITHM", "LOCK"):
-        cursor.read_option_value()
+    while cursor.accept_option("ALGORITHM", "LOCK"):
+        pass

@@ -70,8 +70,8 @@ def _read_partition(cursor: Cursor) -> Partition:
         values = tuple(cursor.read_list(_read_tuple))
     elif cursor.accept(DEFAULT):
         values = ((DEFAULT,),)
-    while cursor.accept_any(*_OPTIONS):
-        cursor.read_option_value()
+    while cursor.accept_option(*_OPTIONS):
+        pass
     if cursor.at("( SUBPARTITION"):
         cursor.read_group()  # they divide the rows of this partition only
     return Partition(name, less_than, values)
@@ -172,8 +172,8 @@ def _accept_subpartitioning(cursor: Cursor) -> None:
     if not cursor.accept("SUBPARTITION BY"):
         return
     cursor.accept("LINEAR")
-    if cursor.expect("HASH", "KEY") == "KEY" and cursor.accept("ALGORITHM"):
-        cursor.read_option_value()
+    if cursor.expect("HASH", "KEY") == "KEY":
+        cursor.accept_option("ALGORITHM")
     cursor.read_group()
     if cursor.accept("SUBPARTITIONS"):
         cursor.read_integer()

@@ -278,6 +278,13 @@ class Cursor:
             items.append(read_item(self))
         return items
 
+    def accept_option(self, *names: str) -> str | None:
+        """Moves past one of these options and its value, if one is next. Returns its name."""
+        name = self.accept_any(*names)
+        if name is not None:
+            self.read_option_value()
+        return name
+
     def read_option_value(self) -> str:
         """Reads the value of an option, perhaps after `=`: one word, string or number, or brackets. Returns it as text."""
         self.accept("=")
