@@ -101,8 +101,7 @@ class AlterPlanner:
                 case ddl.ExchangePartition():
                     self._exchange(state, clause, statement)
                 case ddl.TruncatePartition(names=()):
-                    self._draft.steps.append(TruncateMirror(state))
-                    self._draft.truncate(state)
+                    self._draft.add(TruncateMirror(state))
                     statement.record(f"truncated {name}", state)
                 case ddl.TruncatePartition() | ddl.DropPartition():
                     self._delete_partitions(state, clause, statement)
@@ -118,7 +117,7 @@ class AlterPlanner:
         self, state: MirrorState, clause: ddl.TruncatePartition | ddl.DropPartition, statement: Statement
     ) -> None:
         rows = rows_to_delete(state.schema, clause, statement.event, self._draft.time_zone)
-        self._draft.steps.append(DeleteRows(state, rows, clause.description()))
+        self._draft.add(DeleteRows(state, rows, clause.description()))
         statement.record(f"deleted the rows of these partitions of {state.name}", state)
 
     def _exchange(self, state: MirrorState, clause: ddl.ExchangePartition, statement: Statement) -> None:
@@ -132,9 +131,10 @@ class AlterPlanner:
         }:
             raise PartitionError("the two tables mask different columns")
         rows = rows_of_partitions(state.schema, (clause.name,), self._draft.time_zone, tidb=_is_tidb(statement.event))
-        self._draft.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, clause.description()))
+        self._draft.add(ExchangeRows(state, other, columns, rows, clause.validated, clause.description()))
         for mirror in (state, other):
-            self._draft.move_rows_in(mirror)
+            if mirror.has_soft_delete:  # the keys may be those of deleted rows: the next rows make them unique
+                self._draft.record_state(replace(mirror, soft_delete_key=()))
         # the gaps of the rows move with them
         self._draft.add_gaps(state.name, *other.gaps)
         self._draft.add_gaps(other.name, *state.gaps)

@@ -223,7 +223,7 @@ class MergedTablePlanner:
 
     def _change_rows(self, step: DeleteRows | ChangeSourceRows) -> None:
         if not self._draft.is_empty(step.state):
-            self._draft.steps.append(step)
+            self._draft.add(step)
 
     def _change_definitions(
         self,
