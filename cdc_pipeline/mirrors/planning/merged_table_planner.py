@@ -246,7 +246,7 @@ class MergedTablePlanner:
         if lacks_columns or inherited.keys() - dict(current.masks):
             current = self._add_columns(current, target.schema, inherited)
         if moved or cleared:
-            name, time, is_start = sources[0].name, event.commit_ms, event.is_start
+            name, time, is_start = sources[0].name, event.es, event.is_start
             before = before.with_gaps(*stale_hash_gaps(renamed_in_mirror(current, moved), dict(current.masks)))
             self._change_rows(
                 ChangeSourceRows(current, name, tuple(moved), tuple(cleared), commit_ms=time, is_start=is_start)

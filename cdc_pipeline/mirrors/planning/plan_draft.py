@@ -174,7 +174,7 @@ class PlanDraft:
             masked = self._rules.with_soft_delete(masked, self.key(masked))
         elif before.soft_delete_key is not None:
             masked = self._keep_soft_delete(before, masked, origins)
-        commit_ms, is_start = (event.commit_ms, event.is_start) if event is not None else (0, False)
+        commit_ms, is_start = (event.es, event.is_start) if event is not None else (0, False)
         self._change(steps.ChangeColumns(masked, before, origins, commit_ms, kept, is_start))
         return masked
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from cdc_pipeline.mysql.ddl.alter_partitions import read_partition_clause
 from cdc_pipeline.mysql.ddl.column_definitions import read_column, read_default
 from cdc_pipeline.mysql.ddl.column_types import accept_character_set
 from cdc_pipeline.mysql.ddl.keys import named_charset, read_key, read_table_option
+from cdc_pipeline.mysql.ddl.partitioning import (
+    known_or_unknown,
+    read_partition_name,
+    read_partitioning,
+    read_partitions,
+)
 from cdc_pipeline.mysql.ddl.tokens import Cursor
 from cdc_pipeline.mysql.model import schema_changes as ddl
+from cdc_pipeline.mysql.model.partitions import Partitioning
 from cdc_pipeline.mysql.types.charsets import UNKNOWN
 
 # Clauses that change neither rows nor columns, without and with a value.
@@ -16,6 +22,15 @@ _WITHOUT_EFFECT = (
     *("SECONDARY_UNLOAD", "REMOVE TTL", "CACHE", "NOCACHE", "NOWAIT"),
 )
 _OPTIONS_WITHOUT_EFFECT = ("ALGORITHM", "LOCK", "ATTRIBUTES", "WAIT", "SET TIFLASH REPLICA")
+# Commas before other clauses. In MySQL a clause about partitions is the only one of its statement.
+_NEXT_CLAUSE = (
+    *(", ADD", ", DROP", ", CHANGE", ", MODIFY", ", RENAME", ", ALTER", ", CONVERT", ", TRUNCATE", ", EXCHANGE"),
+    ", REMOVE",
+)
+_PARTITIONS_WITHOUT_EFFECT = (
+    *("REBUILD PARTITION", "OPTIMIZE PARTITION", "ANALYZE PARTITION", "CHECK PARTITION", "REPAIR PARTITION"),
+    "PARTITION",  # PARTITION p ATTRIBUTES …, PARTITION p PLACEMENT POLICY …
+)
 
 
 def read_alter_clauses(cursor: Cursor) -> tuple[ddl.Clause, ...]:
@@ -48,7 +63,7 @@ def _needs_no_comma(cursor: Cursor) -> bool:
 
 def _read_clause(cursor: Cursor) -> tuple[ddl.Clause, ...]:
     start = cursor.position
-    partition_clause = read_partition_clause(cursor)
+    partition_clause = _read_partition_clause(cursor)
     if partition_clause is not None:
         return (partition_clause,)
     if cursor.accept("ADD"):
@@ -205,3 +220,65 @@ def _read_unknown(cursor: Cursor) -> str:
     if cursor.at_statement_end or cursor.at(","):
         raise cursor.error("a clause expected")
     return cursor.skip_to(",")
+
+
+# ---- partitions
+
+
+def _read_partition_clause(cursor: Cursor) -> ddl.Clause | None:
+    """Reads a clause about partitions; returns None if none is next.
+
+    TiDB's INTERVAL has more clauses, which TiDB logs as these. Raises DdlSyntaxError for unknown words in a clause that
+    removes or exchanges rows.
+    """
+    if cursor.at("PARTITION BY"):
+        return ddl.PartitionBy(read_partitioning(cursor, *_NEXT_CLAUSE))
+    if cursor.accept("REMOVE PARTITIONING"):
+        return ddl.RemovePartitioning()
+    if cursor.accept("TRUNCATE PARTITION"):
+        is_all = cursor.at("ALL") and not cursor.at(",", offset=1)
+        return ddl.TruncatePartition(() if is_all and cursor.accept("ALL") else _read_partition_names(cursor))
+    if cursor.accept("DROP PARTITION"):
+        if_exists = cursor.accept("IF EXISTS")
+        return ddl.DropPartition(_read_partition_names(cursor), if_exists)
+    if cursor.accept("EXCHANGE PARTITION"):
+        return _read_exchange(cursor)
+    if cursor.at_any("ADD PARTITION", "REORGANIZE PARTITION", "COALESCE PARTITION"):
+        # they keep all rows: if one cannot be parsed, only the partitioning becomes unknown
+        clause = known_or_unknown(cursor, _read_partition_definition, *_NEXT_CLAUSE)
+        return ddl.PartitionBy(clause) if isinstance(clause, Partitioning) else clause
+    if cursor.at_any(*_PARTITIONS_WITHOUT_EFFECT):
+        return ddl.NoRowEffect(cursor.skip_to(*_NEXT_CLAUSE))
+    return None
+
+
+def _read_exchange(cursor: Cursor) -> ddl.ExchangePartition:
+    name = read_partition_name(cursor)
+    cursor.expect("WITH TABLE")
+    table = cursor.read_table_name()
+    validated = cursor.accept_any("WITHOUT VALIDATION", "WITH VALIDATION") != "WITHOUT VALIDATION"
+    return ddl.ExchangePartition(name, table, validated)
+
+
+def _read_partition_definition(cursor: Cursor) -> ddl.Clause:
+    if cursor.accept("ADD PARTITION"):
+        if_not_exists = cursor.accept("IF NOT EXISTS")
+        cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
+        if cursor.accept("PARTITIONS"):
+            return ddl.AddPartitions((), cursor.read_integer(), if_not_exists)
+        return ddl.AddPartitions(read_partitions(cursor), None, if_not_exists)
+    if cursor.accept("REORGANIZE PARTITION"):
+        if not cursor.at("LOCAL INTO"):
+            cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
+        if cursor.at_statement_end:
+            return ddl.ReorganizePartition((), ())
+        names = _read_partition_names(cursor)
+        cursor.expect("INTO")
+        return ddl.ReorganizePartition(names, read_partitions(cursor))
+    cursor.expect("COALESCE PARTITION")
+    cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
+    return ddl.CoalescePartition(cursor.read_integer())
+
+
+def _read_partition_names(cursor: Cursor) -> tuple[str, ...]:
+    return tuple(cursor.read_bare_list(read_partition_name, "INTO"))
