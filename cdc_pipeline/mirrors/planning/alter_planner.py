@@ -31,9 +31,7 @@ class AlterPlanner:
         self._draft = draft
 
     def alter(self, name: TableName, clauses: tuple[ddl.Clause, ...], statement: Statement) -> None:
-        if self._draft.state(name) is None:
-            self._draft.flush_rows(name)
-        if self._draft.state(name) is None:
+        if self._draft.state(name) is None and self._draft.flush_rows(name) is None:
             statement.note(f"{name} has no mirror yet; its first rows will define its columns")
             for clause in clauses:
                 if isinstance(clause, ddl.ExchangePartition) and self._draft.exists(clause.table):
@@ -64,8 +62,7 @@ class AlterPlanner:
         )
         if changes_columns or _defaults(schema) != _defaults(state.schema):
             # rows without a column have its default as of their time
-            self._draft.flush_rows(name)
-            current = self._draft.state(name)
+            current = self._draft.flush_rows(name)
             assert current is not None
             if current is not state:  # the rows have widened it: apply the clauses to the widened schema
                 self._alter_definition(name, clauses, statement)
@@ -93,8 +90,7 @@ class AlterPlanner:
     def _change_partition_rows(self, name: TableName, clause: ddl.Clause, statement: Statement) -> None:
         if not isinstance(clause, ddl.PartitionRowsClause):
             return
-        self._draft.flush_rows(name)
-        state = self._draft.state(name)
+        state = self._draft.flush_rows(name)
         assert state is not None
         try:
             match clause:
@@ -121,8 +117,7 @@ class AlterPlanner:
         statement.record(f"deleted the rows of these partitions of {state.name}", state)
 
     def _exchange(self, state: MirrorState, clause: ddl.ExchangePartition, statement: Statement) -> None:
-        self._draft.flush_rows(clause.table)
-        other = self._draft.state(clause.table)
+        other = self._draft.flush_rows(clause.table)
         if other is None:
             raise PartitionError(f"{clause.table} has no mirror")
         columns = _same_columns(state.schema, other.schema)

@@ -48,8 +48,7 @@ class MergedTablePlanner:
 
     def plan(self, change: ddl.OfSourceTable, statement: Statement) -> None:
         mirror, name, inner = change.name, change.source_table, change.change
-        self._draft.flush_rows(mirror)
-        state = self._draft.state(mirror)
+        state = self._draft.flush_rows(mirror)
         source = None if state is None else state.source_table(name)
         match inner:
             case ddl.CreateTable():

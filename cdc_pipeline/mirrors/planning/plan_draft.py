@@ -270,15 +270,16 @@ class PlanDraft:
         """The names with rows."""
         return list(self._groups)
 
-    def flush_rows(self, name: TableName, *, everything: bool = False) -> None:
-        """Adds a step for the pending rows of the name that lie before this point, or (`everything`) for all.
+    def flush_rows(self, name: TableName, *, everything: bool = False) -> MirrorState | None:
+        """Adds a step for the pending rows of the name that lie before this point, or (`everything`) for all. Returns the
+        mirror's state.
 
         Creates the mirror if it does not exist.
         """
         name = self._key(name)
         segments = self._pending_segments(name, everything=everything)
         if not segments:
-            return
+            return self.state(name)
         groups = [group for segment in segments for group in self._groups[name].pop(segment)]
         require_free_names(groups)
         spellings = inferred_schema.column_spellings(groups, self.state(name))
@@ -320,6 +321,7 @@ class PlanDraft:
         if not key:
             self.add_gaps(name, *inferred_schema.unsure_update_gaps(groups))
             self.add_gaps(name, *inferred_schema.exported_twice_gaps(state, groups))
+        return self.state(name)
 
     def _take_name_of_rows(self, key: TableName, state: MirrorState, groups: Iterable[RowGroup]) -> MirrorState:
         """Renames the mirror as rows of MySQL spell it: in lower case with `lower_case_table_names=1`.

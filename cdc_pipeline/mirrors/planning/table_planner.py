@@ -116,10 +116,7 @@ class TablePlanner:
 
     def create_like(self, change: ddl.CreateTableLike, statement: Statement) -> None:
         """Creates the table with the definition of another, if that is known."""
-        source = self._draft.state(change.source)
-        if source is None and self._draft.exists(change.source):
-            self._draft.flush_rows(change.source)
-            source = self._draft.state(change.source)
+        source = self._draft.state(change.source) or self._draft.flush_rows(change.source)
         if source is None:
             reason = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
             self.refuse_table(ddl.NotSupported(reason, change.name, creates=True), statement)
@@ -163,8 +160,7 @@ class TablePlanner:
     def drop(self, name: TableName, statement: Statement) -> None:
         """Moves the mirror to `dropped/`, or (`ddl_policy: keep`) renames it."""
         self._removed.add(name)
-        self._draft.flush_rows(name)
-        state = self._draft.state(name)
+        state = self._draft.flush_rows(name)
         if state is None:
             statement.note(f"{name}: no mirror to drop")
             return
@@ -184,11 +180,9 @@ class TablePlanner:
             statement.record(f"{old} has no mirror yet; its rows will arrive as {new}")
             return
         self._removed.add(old)
-        self._draft.flush_rows(old)
-        self._draft.flush_rows(new)
-        state = self._draft.state(old)
+        state = self._draft.flush_rows(old)
         assert state is not None  # the rows flushed above created it
-        target = self._draft.state(new) if old != new else None
+        target = self._draft.flush_rows(new) if old != new else None
         if target is not None:
             self._draft.require_same_table(new)
             statement.refuse(old, f"RENAME of {old} to {new}: {new} exists")
