@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
+from cdc_pipeline.mysql.ddl.evolution import altered, row_shape
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.ddl.statements import event_changes
 from cdc_pipeline.mysql.expressions.translation import ExpressionError, translate, translate_assignment
 from cdc_pipeline.mysql.model.limits import MAX_TRANSLATED_CHARACTERS
-from cdc_pipeline.mysql.model.schema_changes import AlterTable, CreateTable, NotSupported
+from cdc_pipeline.mysql.model.schema_changes import AlterTable, CreateTable, NotSupported, SchemaConflictError
 from cdc_pipeline.mysql.model.table import Column, TableName, TableSchema
 from cdc_pipeline.stored_json import StoredJson
 

@@ -40,7 +40,7 @@ from cdc_pipeline.mirrors.model.state import row_gaps_after_alter
 from cdc_pipeline.mirrors.model.steps import ChangeColumns
 from cdc_pipeline.mysql.expressions.conversions import adds_labels, conversion_doubt, converted_value
 from cdc_pipeline.mysql.model.quoted_names import quoted
-from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema
+from cdc_pipeline.mysql.model.table import ColumnOrigin, TableSchema, names_after
 from cdc_pipeline.mysql.types.spark_types import parse_value, spark_type
 
 MAPPING = "delta.columnMapping.mode"
@@ -105,7 +105,7 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
         schema = _new_schema(table, step)
         if any(_is_widened(origin, step) for origin in kept):
             features["delta.enableTypeWidening"] = "true"
-    row_gaps = row_gaps_after_alter(table, _names_after(step, kept))
+    row_gaps = row_gaps_after_alter(table, names_after(step.before.schema, step.origins))
     properties = {**step.state.properties(), **features, **row_gaps}
     commit_metadata(spark, path, commits(_METADATA), schema=schema, properties=properties)
     backfill_columns(context, step, rewritten)
@@ -121,12 +121,6 @@ def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
     )
     is_renamed = any(origin.before is not None and origin.before.name != origin.after.name for origin in kept)
     return drops or is_renamed or drops_computed(step)
-
-
-def _names_after(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> dict[str, str | None]:
-    """Maps each column before the step to its new name, or to None if the step drops it."""
-    after = {origin.before.name: origin.after.name for origin in kept if origin.before is not None}
-    return {column.name: after.get(column.name) for column in step.before.schema.columns}
 
 
 def _needs_rewrite(origin: ColumnOrigin, step: ChangeColumns, time_zone: str) -> bool:

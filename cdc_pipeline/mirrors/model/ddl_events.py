@@ -43,7 +43,7 @@ class DdlEvent:
     exact_ts: bool
     """Whether `commit_ts` is a TSO; false if it is only `es << 18`."""
     es: int
-    """Execution time in ms."""
+    """Execution time in ms: the time of the event, because `commit_ts` of DataWorks is a sequence number."""
     ts: int | None
     """Time in ms at which the encoder built the message. Of a baseline without a TSO: when the export had ended."""
     sql: str
@@ -78,13 +78,8 @@ class DdlEvent:
         return f"{self.commit_ts}{position}"
 
     @property
-    def commit_ms(self) -> int:
-        """Time of the event. It is `es`, because `commit_ts` of DataWorks is a sequence number."""
-        return self.es
-
-    @property
     def is_start(self) -> bool:
-        """Whether the statement began in the second of `commit_ms`, as in a binlog. TiDB's statements began earlier."""
+        """Whether the statement began in the second of `es`, as in a binlog. TiDB's statements began earlier."""
         return not dialect_has_trait(self.dialect, Trait.FROM_TIDB)
 
     def names(self) -> tuple[TableName, ...]:

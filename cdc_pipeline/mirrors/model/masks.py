@@ -45,18 +45,15 @@ def _redacted_bounds(partitioning: Partitioning | None, masks: Collection[str]) 
         return None
     if not partitioning.is_known:
         return Partitioning.unknown("its definition could not be parsed or followed", "")
-    masked = _partition_columns(partitioning) & {name.casefold() for name in masks}
+    # all words that may be column names
+    used = {name.casefold() for name in partitioning.columns} | words_in(partitioning.expression)
+    masked = used & {name.casefold() for name in masks}
     return Partitioning.unknown("it uses a masked column", "") if masked else partitioning
 
 
 def _redacted_default(column: Column) -> Column:
     has_value = column.default is not None and column.default.value is not None
     return replace(column, default=_REDACTED) if has_value else column
-
-
-def _partition_columns(partitioning: Partitioning) -> set[str]:
-    """All words of the partitioning that may be column names, in lower case."""
-    return {name.casefold() for name in partitioning.columns} | words_in(partitioning.expression)
 
 
 def stale_hash_gaps(origins: Iterable[ColumnOrigin], masks: Mapping[str, Mask]) -> list[Gap]:

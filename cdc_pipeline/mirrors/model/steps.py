@@ -13,8 +13,9 @@ from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName
 from cdc_pipeline.stored_json import BY_CLASS
 
 
+@dataclass(frozen=True)
 class BaseStep:
-    """What every step reports about itself."""
+    """What every step has and reports about itself."""
 
     state: MirrorState
 
@@ -34,14 +35,11 @@ class BaseStep:
 class CreateMirror(BaseStep):
     """Creates an empty mirror."""
 
-    state: MirrorState
-
 
 @dataclass(frozen=True)
 class ApplyRows(BaseStep):
     """Merges the net row changes of some segments."""
 
-    state: MirrorState
     source: TableName
     """The table's name in the messages."""
     segments: tuple[int, ...]
@@ -67,7 +65,6 @@ class ApplyRows(BaseStep):
 class LoadBaseline(BaseStep):
     """Appends the rows of a baseline to its new mirror."""
 
-    state: MirrorState
     baseline: str
     """Its id."""
     source: TableName
@@ -85,14 +82,10 @@ class PurgeSurplusRows(BaseStep):
     All live rows stay; without a live row the newest deleted one stays.
     """
 
-    state: MirrorState
-
 
 @dataclass(frozen=True)
 class PurgeDeletedRows(BaseStep):
     """Removes all rows that upstream deleted (`soft_delete`)."""
-
-    state: MirrorState
 
 
 @dataclass(frozen=True)
@@ -100,7 +93,6 @@ class ChangeColumns(BaseStep):
     """Changes columns or keys."""
 
     before: MirrorState
-    state: MirrorState
     origins: tuple[ColumnOrigin, ...]
     """Each column of the new schema with the column that its values come from."""
     commit_ms: int
@@ -115,14 +107,10 @@ class ChangeColumns(BaseStep):
 class UpdateState(BaseStep):
     """Changes the state only, for example its gaps."""
 
-    state: MirrorState
-
 
 @dataclass(frozen=True)
 class TruncateMirror(BaseStep):
     """Deletes all rows, or marks them as deleted (`soft_delete`)."""
-
-    state: MirrorState
 
 
 @dataclass(frozen=True)
@@ -130,7 +118,6 @@ class RenameMirror(BaseStep):
     """Moves the mirror's folder to another name, or back from where a `DropMirror` put it."""
 
     before: MirrorState
-    state: MirrorState
     dropped_by: str | None = None
     """The `ddl_id` of that DropMirror."""
 
@@ -150,7 +137,6 @@ class RenameMirror(BaseStep):
 class DropMirror(BaseStep):
     """Moves the mirror's folder aside, or marks it where mirrors do not move: RECOVER or FLASHBACK can restore it."""
 
-    state: MirrorState
     ddl_id: str
     """The id of the statement (`DdlEvent.ddl_id`)."""
 
@@ -162,7 +148,6 @@ class DropMirror(BaseStep):
 class DeleteRows(BaseStep):
     """Deletes rows, or marks them as deleted (`soft_delete`): those of truncated or dropped partitions or source tables."""
 
-    state: MirrorState
     rows: SparkCondition
     description: str
     """The statement in words, for gaps."""
@@ -172,7 +157,6 @@ class DeleteRows(BaseStep):
 class ChangeSourceRows(BaseStep):
     """Changes values in the rows of one source table of a merged mirror."""
 
-    state: MirrorState
     source_table: TableName
     """The source table's name in the existing rows."""
     origins: tuple[ColumnOrigin, ...] = ()
@@ -191,7 +175,6 @@ class ChangeSourceRows(BaseStep):
 class ExchangeRows(BaseStep):
     """Exchanges some rows with all rows of another mirror (EXCHANGE PARTITION)."""
 
-    state: MirrorState
     other: MirrorState
     columns: tuple[tuple[str, str], ...]
     """(name in this mirror, name in the other) of each column."""

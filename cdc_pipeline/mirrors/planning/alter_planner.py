@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from typing_extensions import assert_never
@@ -15,11 +15,12 @@ from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateM
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, column_origins, moves_values, row_shape
+from cdc_pipeline.mysql.ddl.evolution import altered, column_origins, row_shape
 from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, replace_type_gaps
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError, SparkCondition, rows_of_partitions
 from cdc_pipeline.mysql.model import schema_changes as ddl
-from cdc_pipeline.mysql.model.table import ColumnOrigin, Default, TableName, TableSchema
+from cdc_pipeline.mysql.model.schema_changes import SchemaConflictError
+from cdc_pipeline.mysql.model.table import ColumnOrigin, Default, TableName, TableSchema, names_after
 from cdc_pipeline.mysql.types.spark_types import spark_type
 
 
@@ -30,9 +31,7 @@ class AlterPlanner:
         self._draft = draft
 
     def alter(self, name: TableName, clauses: tuple[ddl.Clause, ...], statement: Statement) -> None:
-        if self._draft.state(name) is None:
-            self._draft.flush_rows(name)
-        if self._draft.state(name) is None:
+        if self._draft.state(name) is None and self._draft.flush_rows(name) is None:
             statement.note(f"{name} has no mirror yet; its first rows will define its columns")
             for clause in clauses:
                 if isinstance(clause, ddl.ExchangePartition) and self._draft.exists(clause.table):
@@ -58,15 +57,12 @@ class AlterPlanner:
             statement.refuse_definition(name, f"ALTER TABLE does not fit the known columns: {error}")
             return
         changed = replace(state, schema=schema)
-        changes_columns = (
-            moves_values(state.schema, clauses)
-            or any(origin.loses_nulls for origin in altered_origins(state.schema, schema, clauses))
-            or row_shape(schema) != row_shape(state.schema)
+        changes_columns = row_shape(schema) != row_shape(state.schema) or any(
+            origin.is_moved or origin.loses_nulls for origin in column_origins(state.schema, schema, clauses)
         )
         if changes_columns or _defaults(schema) != _defaults(state.schema):
             # rows without a column have its default as of their time
-            self._draft.flush_rows(name)
-            current = self._draft.state(name)
+            current = self._draft.flush_rows(name)
             assert current is not None
             if current is not state:  # the rows have widened it: apply the clauses to the widened schema
                 self._alter_definition(name, clauses, statement)
@@ -83,35 +79,25 @@ class AlterPlanner:
     def _change_columns(
         self, state: MirrorState, changed: MirrorState, clauses: tuple[ddl.Clause, ...], statement: Statement
     ) -> None:
-        origins = altered_origins(state.schema, changed.schema, clauses)
-        remaining = {origin.before.name for origin in origins if origin.before is not None}
-        dropped = [column.name for column in state.schema.columns if column.name not in remaining]
-        kept: tuple[tuple[str, str], ...] = ()
-        if self._draft.settings.policy.action_for(state.name) == KEEP:
-            changed, kept = with_kept(changed, dropped, statement.event)
-        changed = with_conversion_gaps(
-            with_renamed_gaps(changed, names_after(dropped, origins)), state, origins, self._draft.time_zone
-        )
-        changed = self._draft.change_columns(state, changed, origins, statement.event, kept)
+        origins = column_origins(state.schema, changed.schema, clauses)
+        changed, kept = change_definition(self._draft, state, changed, origins, statement.event)
         statement.record(f"altered {state.name}", changed)
         if kept:
-            statement.note(f"kept the dropped columns as {', '.join(new for _, new in kept)}")
+            statement.note(f"kept the dropped columns as {', '.join(kept)}")
 
     # ---- rows of partitions: upstream sends no messages for them
 
     def _change_partition_rows(self, name: TableName, clause: ddl.Clause, statement: Statement) -> None:
         if not isinstance(clause, ddl.PartitionRowsClause):
             return
-        self._draft.flush_rows(name)
-        state = self._draft.state(name)
+        state = self._draft.flush_rows(name)
         assert state is not None
         try:
             match clause:
                 case ddl.ExchangePartition():
                     self._exchange(state, clause, statement)
                 case ddl.TruncatePartition(names=()):
-                    self._draft.steps.append(TruncateMirror(state))
-                    self._draft.truncate(state)
+                    self._draft.add(TruncateMirror(state))
                     statement.record(f"truncated {name}", state)
                 case ddl.TruncatePartition() | ddl.DropPartition():
                     self._delete_partitions(state, clause, statement)
@@ -127,12 +113,11 @@ class AlterPlanner:
         self, state: MirrorState, clause: ddl.TruncatePartition | ddl.DropPartition, statement: Statement
     ) -> None:
         rows = rows_to_delete(state.schema, clause, statement.event, self._draft.time_zone)
-        self._draft.steps.append(DeleteRows(state, rows, clause.description()))
+        self._draft.add(DeleteRows(state, rows, clause.description()))
         statement.record(f"deleted the rows of these partitions of {state.name}", state)
 
     def _exchange(self, state: MirrorState, clause: ddl.ExchangePartition, statement: Statement) -> None:
-        self._draft.flush_rows(clause.table)
-        other = self._draft.state(clause.table)
+        other = self._draft.flush_rows(clause.table)
         if other is None:
             raise PartitionError(f"{clause.table} has no mirror")
         columns = _same_columns(state.schema, other.schema)
@@ -141,31 +126,47 @@ class AlterPlanner:
         }:
             raise PartitionError("the two tables mask different columns")
         rows = rows_of_partitions(state.schema, (clause.name,), self._draft.time_zone, tidb=_is_tidb(statement.event))
-        self._draft.steps.append(ExchangeRows(state, other, columns, rows, clause.validated, clause.description()))
+        self._draft.add(ExchangeRows(state, other, columns, rows, clause.validated, clause.description()))
         for mirror in (state, other):
-            self._draft.move_rows_in(mirror)
+            if mirror.has_soft_delete:  # the keys may be those of deleted rows: the next rows make them unique
+                self._draft.record_state(replace(mirror, soft_delete_key=()))
         # the gaps of the rows move with them
         self._draft.add_gaps(state.name, *other.gaps)
         self._draft.add_gaps(other.name, *state.gaps)
         statement.record(f"exchanged the rows of a partition of {state.name} with those of {other.name}", state, other)
 
 
-def altered_origins(
-    before: TableSchema, after: TableSchema, clauses: tuple[ddl.Clause, ...]
-) -> tuple[ColumnOrigin, ...]:
-    """The origins of the columns of `after`, the schema `before` with the clauses applied."""
-    return tuple(
-        ColumnOrigin(column, None if source is None else before.find(source))
-        for column, source in zip(after.columns, column_origins(before, clauses), strict=True)
+def change_definition(
+    draft: PlanDraft,
+    before: MirrorState,
+    after: MirrorState,
+    origins: tuple[ColumnOrigin, ...],
+    event: DdlEvent,
+    recomputed: Iterable[str] = (),
+) -> tuple[MirrorState, list[str]]:
+    """Changes the columns of a mirror, and its gaps about columns. Returns its state, and the names under which it keeps
+    dropped columns (`ddl_policy: keep`).
+
+    Gaps of dropped and `recomputed` columns and of columns whose type is now known end. A type change after which values may
+    differ from upstream, whatever the values are, has a gap.
+    """
+    names = names_after(before.schema, origins)
+    kept: tuple[tuple[str, str], ...] = ()
+    if draft.settings.policy.action_for(before.name) == KEEP:
+        kept = tuple((name, f"{name}__dropped_{event.ddl_id}") for name, new in names.items() if new is None)
+    shown = [name for _, name in kept]
+    gaps = gaps_after_alter(after.gaps, {**names, **dict.fromkeys(recomputed)})
+    after = replace(
+        after,
+        kept_columns=(*after.kept_columns, *shown),
+        gaps=replace_type_gaps(gaps, after.schema.columns),
     )
-
-
-def with_kept(
-    state: MirrorState, dropped: Iterable[str], event: DdlEvent
-) -> tuple[MirrorState, tuple[tuple[str, str], ...]]:
-    """The state of a mirror that keeps dropped columns (`ddl_policy: keep`), and (old name, kept name) per column."""
-    kept = tuple((column, f"{column}__dropped_{event.ddl_id}") for column in dropped)
-    return replace(state, kept_columns=(*state.kept_columns, *(new for _, new in kept))), kept
+    for origin in origins:
+        if origin.before is None or origin.before.name in dict(before.masks):
+            continue
+        if reason := column_change_doubt(origin.before, origin.after, before.schema, draft.time_zone):
+            after = after.with_gaps(Gap(GapKind.UNSURE_CONVERSION, reason, origin.after.name))
+    return draft.change_columns(before, after, origins, event, kept), shown
 
 
 def rows_to_delete(
@@ -193,33 +194,3 @@ def _same_columns(one: TableSchema, other: TableSchema) -> tuple[tuple[str, str]
     ):
         raise PartitionError("the columns of the two tables differ")
     return tuple((column.name, found.name) for column, found in pairs if found is not None)
-
-
-def names_after(dropped: Iterable[str], origins: Iterable[ColumnOrigin]) -> dict[str, str | None]:
-    """Old name → new name of renamed columns, and → None of dropped ones (the argument of `gaps.gaps_after_alter`)."""
-    renamed: dict[str, str | None] = {
-        origin.before.name: origin.after.name
-        for origin in origins
-        if origin.before is not None and origin.before.name != origin.after.name
-    }
-    return {**dict.fromkeys(dropped), **renamed}
-
-
-def with_renamed_gaps(state: MirrorState, names: Mapping[str, str | None]) -> MirrorState:
-    """The state with its gaps under the new column names (`names_after`).
-
-    Removes the gaps of dropped columns and of columns whose type is now known.
-    """
-    return replace(state, gaps=replace_type_gaps(gaps_after_alter(state.gaps, names), state.schema.columns))
-
-
-def with_conversion_gaps(
-    state: MirrorState, before: MirrorState, origins: tuple[ColumnOrigin, ...], time_zone: str
-) -> MirrorState:
-    """The state with gaps for type changes after which values may differ from upstream, whatever the values are."""
-    for origin in origins:
-        if origin.before is None or origin.before.name in dict(before.masks):
-            continue
-        if reason := column_change_doubt(origin.before, origin.after, before.schema, time_zone):
-            state = state.with_gaps(Gap(GapKind.UNSURE_CONVERSION, reason, origin.after.name))
-    return state

@@ -74,7 +74,7 @@ class _Translation:
         return self.selection.mirror_key(name)
 
     def _own(self, change: ddl.SchemaChange) -> ddl.SchemaChange:
-        return with_names(change, self._key, self._key)
+        return with_names(change, self._key)
 
     def _of_table(self, change: ddl.SourceTableChange) -> ddl.SchemaChange:
         """The change of one included table, which may be merged."""

@@ -32,9 +32,10 @@ from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.planning.table_planner import TablePlanner
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, moves_values, row_shape
+from cdc_pipeline.mysql.ddl.evolution import altered, column_origins, row_shape
 from cdc_pipeline.mysql.expressions.partition_rows import PartitionError
 from cdc_pipeline.mysql.model import schema_changes as ddl
+from cdc_pipeline.mysql.model.schema_changes import SchemaConflictError
 from cdc_pipeline.mysql.model.table import ColumnOrigin, TableName, TableSchema, origins_by_name
 
 
@@ -47,8 +48,7 @@ class MergedTablePlanner:
 
     def plan(self, change: ddl.OfSourceTable, statement: Statement) -> None:
         mirror, name, inner = change.name, change.source_table, change.change
-        self._draft.flush_rows(mirror)
-        state = self._draft.state(mirror)
+        state = self._draft.flush_rows(mirror)
         source = None if state is None else state.source_table(name)
         match inner:
             case ddl.CreateTable():
@@ -178,11 +178,11 @@ class MergedTablePlanner:
             reason = f"ALTER TABLE does not fit the known columns of {source.name}: {error}"
             statement.refuse(mirror, reason)
             return
-        if schema == source.schema and not moves_values(source.schema, clauses):
+        origins = column_origins(source.schema, schema, clauses)
+        if schema == source.schema and not any(origin.is_moved for origin in origins):
             if clauses and not statement.outcome.effects:
                 statement.note(f"{source.name}: changes neither columns nor rows")
             return
-        origins = alter_planner.altered_origins(source.schema, schema, clauses)
         others = [other for other in state.source_tables or () if other.name != source.name]
         # first, so that its definition sets the order of the columns
         sources = (replace(source, schema=schema), *others)
@@ -222,7 +222,7 @@ class MergedTablePlanner:
 
     def _change_rows(self, step: DeleteRows | ChangeSourceRows) -> None:
         if not self._draft.is_empty(step.state):
-            self._draft.steps.append(step)
+            self._draft.add(step)
 
     def _change_definitions(
         self,
@@ -245,7 +245,7 @@ class MergedTablePlanner:
         if lacks_columns or inherited.keys() - dict(current.masks):
             current = self._add_columns(current, target.schema, inherited)
         if moved or cleared:
-            name, time, is_start = sources[0].name, event.commit_ms, event.is_start
+            name, time, is_start = sources[0].name, event.es, event.is_start
             before = before.with_gaps(*stale_hash_gaps(renamed_in_mirror(current, moved), dict(current.masks)))
             self._change_rows(
                 ChangeSourceRows(current, name, tuple(moved), tuple(cleared), commit_ms=time, is_start=is_start)
@@ -270,16 +270,11 @@ class MergedTablePlanner:
 
     def _change_columns(self, current: MirrorState, target: MirrorState, event: DdlEvent) -> MirrorState:
         origins = origins_by_name(current.schema, target.schema.columns)
-        dropped = [column.name for column in current.schema.columns if target.schema.find(column.name) is None]
-        kept: tuple[tuple[str, str], ...] = ()
-        if self._draft.settings.policy.action_for(current.name) == KEEP:
-            target, kept = alter_planner.with_kept(target, dropped, event)
         # a column that all source tables generate by the same expression is recomputed
         recomputed = [
             origin.after.name
             for origin in origins
             if origin.before is not None and origin.after.generated is not None and origin.before.generated is None
         ]
-        target = alter_planner.with_renamed_gaps(target, alter_planner.names_after([*dropped, *recomputed], ()))
-        changed = alter_planner.with_conversion_gaps(target, current, origins, self._draft.time_zone)
-        return self._draft.change_columns(current, changed, origins, event, kept)
+        changed, _ = alter_planner.change_definition(self._draft, current, target, origins, event, recomputed)
+        return changed

@@ -58,6 +58,7 @@ class PlanDraft:
         self._states: dict[TableName, MirrorState | None] = {}
         self._passed_events: dict[TableName, int] = defaultdict(int)
         self._empty: set[str] = set()
+        """The ids of mirrors that are known to have no rows."""
         self.steps: list[steps.Step] = []
 
     # ---- mirrors
@@ -71,11 +72,26 @@ class PlanDraft:
                 self._rules.check_salt(found)
         return self._states[name]
 
-    def set_state(self, state: MirrorState) -> None:
-        self._states[self._key(state.name)] = state
-
-    def remove(self, name: TableName) -> None:
-        self._states[self._key(name)] = None
+    def add(self, step: steps.Step) -> None:
+        """Adds the step, with what it changes for the steps after it."""
+        self.steps.append(step)
+        state = step.state
+        match step:
+            case steps.DropMirror():
+                self._states[self._key(state.name)] = None
+            case steps.CreateMirror() | steps.UpdateState() | steps.ChangeColumns() | steps.PurgeSurplusRows():
+                self._states[self._key(state.name)] = state
+            case steps.RenameMirror():
+                if step.dropped_by is None:
+                    self._states[self._key(step.before.name)] = None
+                self._states[self._key(state.name)] = state
+        match step:
+            case steps.CreateMirror():
+                self._empty.add(state.mirror_id)
+            case steps.TruncateMirror() if not state.has_soft_delete:
+                self._empty.add(state.mirror_id)
+            case steps.ApplyRows() | steps.LoadBaseline() | steps.ExchangeRows():
+                self._empty.difference_update(mirror.mirror_id for mirror in step.mirrors())
 
     def name_tables(self, tables: Iterable[tuple[TableName, TableName]]) -> None:
         """Sets which tables the next mirrors of these keys get: pairs of key and upstream's name."""
@@ -106,11 +122,9 @@ class PlanDraft:
         """Renames the mirror as `named`. Returns its state."""
         renamed = self.named(replace(state, name=new_name), upstream)
         if renamed.name != state.name:
-            self.steps.append(steps.RenameMirror(state, renamed))
+            self.add(steps.RenameMirror(renamed, state))
         elif renamed != state:
-            self.steps.append(steps.UpdateState(renamed))
-        self.remove(state.name)
-        self.set_state(renamed)
+            self.add(steps.UpdateState(renamed))
         return renamed
 
     def exists(self, name: TableName) -> bool:
@@ -127,9 +141,7 @@ class PlanDraft:
         declared = replace(state, metadata=self._rules.metadata, computed=self._rules.computed_for(state))
         created = self._rules.with_masks(declared, {})
         created = self._rules.with_soft_delete(created, self.key(created))
-        self.steps.append(steps.CreateMirror(created))
-        self.set_state(created)
-        self._empty.add(created.mirror_id)
+        self.add(steps.CreateMirror(created))
         return created
 
     def change_columns(
@@ -162,8 +174,8 @@ class PlanDraft:
             masked = self._rules.with_soft_delete(masked, self.key(masked))
         elif before.soft_delete_key is not None:
             masked = self._keep_soft_delete(before, masked, origins)
-        commit_ms, is_start = (event.commit_ms, event.is_start) if event is not None else (0, False)
-        self._change(steps.ChangeColumns(before, masked, origins, commit_ms, kept, is_start))
+        commit_ms, is_start = (event.es, event.is_start) if event is not None else (0, False)
+        self._change(steps.ChangeColumns(masked, before, origins, commit_ms, kept, is_start))
         return masked
 
     def _keep_soft_delete(
@@ -173,7 +185,7 @@ class PlanDraft:
         assert before.soft_delete_key is not None
         if after.schema.find(DELETED) is None:
             return replace(after, soft_delete_key=_key_after_alter(before.soft_delete_key, origins))
-        self.steps.append(steps.PurgeDeletedRows(before))
+        self.add(steps.PurgeDeletedRows(before))
         return replace(after, soft_delete_key=None).with_gaps(HAS_OWN_DELETED)
 
     def key(self, state: MirrorState) -> tuple[str, ...]:
@@ -207,23 +219,6 @@ class PlanDraft:
         """Whether the mirror is known to have no rows."""
         return state.mirror_id in self._empty
 
-    def load_baseline(self, state: MirrorState, baseline: str, event: DdlEvent) -> None:
-        """Adds the step that fills a created mirror."""
-        source = TableName(event.database, event.table)
-        self.steps.append(steps.LoadBaseline(state, baseline, source, self.key(state), event.commit_ts))
-        self._empty.discard(state.mirror_id)
-
-    def truncate(self, state: MirrorState) -> None:
-        """Records a TRUNCATE: unless the mirror keeps deleted rows, it is empty, and the next rows are appended."""
-        if not state.has_soft_delete:
-            self._empty.add(state.mirror_id)
-
-    def move_rows_in(self, state: MirrorState) -> None:
-        """Records rows that no ApplyRows wrote. Their keys may be those of deleted rows: the next rows make them unique."""
-        self._empty.discard(state.mirror_id)
-        if state.has_soft_delete:
-            self.record_state(replace(state, soft_delete_key=()))
-
     def add_gaps(self, name: TableName, *gaps: Gap) -> None:
         """Adds the gaps to the mirror, if it exists."""
         state = self.state(name)
@@ -240,7 +235,6 @@ class PlanDraft:
     def _change(self, step: steps.UpdateState | steps.ChangeColumns) -> None:
         """Adds the step, or includes it in the last one of a merged mirror: a thousand CREATE TABLE become one commit."""
         state, keeps_columns = step.state, isinstance(step, steps.ChangeColumns) and step.kept_columns
-        self.set_state(state)
         if state.source_tables is not None and not keeps_columns:
             own = [index for index, other in enumerate(self.steps) if other.state.mirror_id == state.mirror_id]
             last = self.steps[own[-1]] if own else None
@@ -248,8 +242,9 @@ class PlanDraft:
                 isinstance(last, steps.UpdateState) and isinstance(step, steps.UpdateState)
             ):
                 self.steps[own[-1]] = replace(last, state=state)
+                self._states[self._key(state.name)] = state
                 return
-        self.steps.append(step)
+        self.add(step)
 
     # ---- rows
 
@@ -275,15 +270,16 @@ class PlanDraft:
         """The names with rows."""
         return list(self._groups)
 
-    def flush_rows(self, name: TableName, *, everything: bool = False) -> None:
-        """Adds a step for the pending rows of the name that lie before this point, or (`everything`) for all.
+    def flush_rows(self, name: TableName, *, everything: bool = False) -> MirrorState | None:
+        """Adds a step for the pending rows of the name that lie before this point, or (`everything`) for all. Returns the
+        mirror's state.
 
         Creates the mirror if it does not exist.
         """
         name = self._key(name)
         segments = self._pending_segments(name, everything=everything)
         if not segments:
-            return
+            return self.state(name)
         groups = [group for segment in segments for group in self._groups[name].pop(segment)]
         require_free_names(groups)
         spellings = inferred_schema.column_spellings(groups, self.state(name))
@@ -308,7 +304,7 @@ class PlanDraft:
         unfilled += [column for column in filtered if column not in unfilled]
         self.add_gaps(name, *absent_column_gaps(unfilled))
         state = self.state(name) or state
-        self.steps.append(
+        self.add(
             steps.ApplyRows(
                 state,
                 name,
@@ -322,10 +318,10 @@ class PlanDraft:
                 spellings=tuple(sorted(spellings.items())),
             )
         )
-        self._empty.discard(state.mirror_id)
         if not key:
             self.add_gaps(name, *inferred_schema.unsure_update_gaps(groups))
             self.add_gaps(name, *inferred_schema.exported_twice_gaps(state, groups))
+        return self.state(name)
 
     def _take_name_of_rows(self, key: TableName, state: MirrorState, groups: Iterable[RowGroup]) -> MirrorState:
         """Renames the mirror as rows of MySQL spell it: in lower case with `lower_case_table_names=1`.
@@ -356,8 +352,7 @@ class PlanDraft:
         if state.soft_delete_key is None or state.soft_delete_key == key:
             return state
         unique = replace(state, soft_delete_key=key)
-        self.steps.append(steps.PurgeSurplusRows(unique) if key else steps.UpdateState(unique))
-        self.set_state(unique)
+        self.add(steps.PurgeSurplusRows(unique) if key else steps.UpdateState(unique))
         return unique
 
     def _fit_state(self, name: TableName, groups: list[RowGroup]) -> MirrorState:

@@ -95,7 +95,6 @@ class Planner:
                 self._permit(change, statement)
             for name in event.names():
                 self._draft.pass_event(name)
-            for name in event.names():
                 self._draft.add_gaps(name, *self._doubts_of(event, name))
             add_definition_gaps(self._draft, event)
             outcomes[event.position] = statement.outcome
@@ -109,11 +108,11 @@ class Planner:
             self.tables = (name,)
             self._draft.add_gaps(name, *gaps)
         self.tables = ()
-        states = {name: self._draft.state(name) for name in self._held}
-        held = (
-            replace(table, name=state.name) if (state := states[name]) else table for name, table in self._held.items()
+        held = tuple(
+            replace(table, name=state.name) if (state := self._draft.state(name)) else table
+            for name, table in self._held.items()
         )
-        return CutPlan(tuple(self._draft.steps), outcomes, tuple(held), self._held_from)
+        return CutPlan(tuple(self._draft.steps), outcomes, held, self._held_from)
 
     def _doubts_of(self, event: DdlEvent, name: TableName) -> Iterable[Gap]:
         """Gaps of the table because the order of the statement and of some rows, or of its export, is unknown."""

@@ -89,8 +89,7 @@ class SelectionChange:
         """Adds the steps to an empty draft."""
         for mirror in self.dropped:
             if (state := draft.state(mirror)) is not None:
-                draft.steps.append(DropMirror(state, f"not-included-{cut_id}"))
-                draft.remove(mirror)
+                draft.add(DropMirror(state, f"not-included-{cut_id}"))
         for mirror, source in self.renamed.items():
             if (state := draft.state(mirror)) is not None:
                 draft.apply_name_rules(draft.rename(state, now.mirror_key(source), source))

@@ -51,8 +51,7 @@ class Statement:
         self.note(f"{NOT_APPLIED}: {_CLASS.sub(_in_words, reason)}")
         if name is None:
             return
-        self.draft.flush_rows(name)
-        before = self.draft.state(name)
+        before = self.draft.flush_rows(name)
         gap = statement_gap(GapKind.DDL_NOT_APPLIED, "a statement is not applied yet", self.event.position)
         self.draft.add_gaps(name, gap)
         marked = self.draft.state(name)

@@ -10,7 +10,7 @@ from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import MAY_HAVE_EXISTED, MirrorState, name_gap
-from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, RenameMirror, TruncateMirror
+from cdc_pipeline.mirrors.model.steps import CreateMirror, DropMirror, LoadBaseline, RenameMirror, TruncateMirror
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.statement import Statement
 from cdc_pipeline.mirrors.settings.ddl_policy import KEEP
@@ -74,7 +74,7 @@ class TablePlanner:
         existing = self._draft.state(name)
         if existing is not None:
             self._draft.require_same_table(name)
-            self._draft.steps.append(DropMirror(existing, statement.event.ddl_id))
+            self._draft.add(DropMirror(existing, statement.event.ddl_id))
         if existing is not None and not change.baseline:
             # upstream created the table, so it no longer existed there: its DROP or RENAME is not in the stream
             self._end(name, statement.event.ddl_id, existing)
@@ -96,7 +96,9 @@ class TablePlanner:
             state = state.with_gaps(name_gap(existing.name, spelled))
         created = self._draft.create(state)
         if change.baseline:
-            self._draft.load_baseline(created, change.baseline, statement.event)
+            event, key = statement.event, self._draft.key(created)
+            source = TableName(event.database, event.table)
+            self._draft.add(LoadBaseline(created, change.baseline, source, key, event.commit_ts))
             statement.record(f"loaded {name} from the baseline {change.baseline}", created)
         else:
             statement.record(f"created {name}", created)
@@ -114,10 +116,7 @@ class TablePlanner:
 
     def create_like(self, change: ddl.CreateTableLike, statement: Statement) -> None:
         """Creates the table with the definition of another, if that is known."""
-        source = self._draft.state(change.source)
-        if source is None and self._draft.exists(change.source):
-            self._draft.flush_rows(change.source)
-            source = self._draft.state(change.source)
+        source = self._draft.state(change.source) or self._draft.flush_rows(change.source)
         if source is None:
             reason = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
             self.refuse_table(ddl.NotSupported(reason, change.name, creates=True), statement)
@@ -150,32 +149,28 @@ class TablePlanner:
         self._end(name, statement.event.ddl_id, state if is_kept else None)
         if is_kept:  # a FLASHBACK of this cut moves the mirror with the rows back
             healed = replace(healed, mirror_id=f"{name}@{statement.event.ddl_id}")
-            self._draft.steps += [DropMirror(state, statement.event.ddl_id), CreateMirror(healed)]
-            self._draft.set_state(healed)
+            self._draft.add(DropMirror(state, statement.event.ddl_id))
+            self._draft.add(CreateMirror(healed))
         else:
-            self._draft.steps.append(TruncateMirror(state))
+            self._draft.add(TruncateMirror(state))
             if healed != state:
                 self._draft.record_state(healed)
-        self._draft.truncate(healed)
         statement.record(f"truncated {name}", healed)
 
     def drop(self, name: TableName, statement: Statement) -> None:
         """Moves the mirror to `dropped/`, or (`ddl_policy: keep`) renames it."""
         self._removed.add(name)
-        self._draft.flush_rows(name)
-        state = self._draft.state(name)
+        state = self._draft.flush_rows(name)
         if state is None:
             statement.note(f"{name}: no mirror to drop")
             return
-        self._draft.remove(name)
         if self._draft.settings.policy.action_for(name) == KEEP:
             kept = state.as_retired(statement.event.ddl_id)
-            self._draft.steps.append(RenameMirror(state, kept))
-            self._draft.set_state(kept)
+            self._draft.add(RenameMirror(kept, state))
             self._end(name, statement.event.ddl_id, kept)
             statement.record(f"dropped {name}; its mirror is kept as {kept.name}")
             return
-        self._draft.steps.append(DropMirror(state, statement.event.ddl_id))
+        self._draft.add(DropMirror(state, statement.event.ddl_id))
         self._end(name, statement.event.ddl_id, state)
         statement.record(f"dropped {name}; its mirror is kept in dropped/")
 
@@ -185,11 +180,9 @@ class TablePlanner:
             statement.record(f"{old} has no mirror yet; its rows will arrive as {new}")
             return
         self._removed.add(old)
-        self._draft.flush_rows(old)
-        self._draft.flush_rows(new)
-        state = self._draft.state(old)
+        state = self._draft.flush_rows(old)
         assert state is not None  # the rows flushed above created it
-        target = self._draft.state(new) if old != new else None
+        target = self._draft.flush_rows(new) if old != new else None
         if target is not None:
             self._draft.require_same_table(new)
             statement.refuse(old, f"RENAME of {old} to {new}: {new} exists")
@@ -256,11 +249,8 @@ class TablePlanner:
             self._create_empty(target, _TRUNCATED if kept is None else _OTHER_SALT, statement)
             return
         state = self._draft.named(replace(kept, name=target, retired=None))
-        self._draft.steps.append(RenameMirror(kept, state, table.ddl_id if kept.retired is None else None))
-        if kept.retired is not None:
-            self._draft.remove(kept.name)
+        self._draft.add(RenameMirror(state, kept, table.ddl_id if kept.retired is None else None))
         self._ended_in(table.name.database).remove(table)
-        self._draft.set_state(state)
         state = self._draft.apply_name_rules(state)
         statement.record(f"recovered {table.name} as {target}, as it was before {table.ddl_id}", state)
 

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from cdc_pipeline.mysql.ddl import column_types
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind
 from cdc_pipeline.mysql.model.schema_changes import AddForeignKey, AddPrimaryKey, AddUniqueKey
-from cdc_pipeline.mysql.model.table import Column, Default, ForeignKey, MySqlType, TableName, UniqueKey
+from cdc_pipeline.mysql.model.table import Column, Default, ForeignKey, UniqueKey
 
 _FUNCTIONS_WITHOUT_BRACKETS = frozenset(
     {"CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_USER"}
 )
 _DEFAULT_LENGTHS = {"time": 0, "char": 1, "binary": 1, "bit": 1}
+_CONSTANTS = {"NULL": Default("literal", None), "TRUE": Default("number", "1"), "FALSE": Default("number", "0")}
 _UTF8_CHARSETS = frozenset({"utf8mb4", "utf8mb3", "utf8", "binary"})
 # Words after a column definition in ALTER TABLE.
 _AFTER_COLUMN = ("FIRST", "AFTER", "PARTITION", "REMOVE")
+# Attributes that affect no values, without and with a value.
+_SKIPPED_WORDS = ("VISIBLE", "INVISIBLE", "NOT SECONDARY")
+_SKIPPED_OPTIONS = ("COLUMN_FORMAT", "STORAGE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE", "SRID")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ParsedColumn:
+    """A column definition, while it is read and after that."""
+
     column: Column
+    nullable: bool | None = None
+    """What the definition says about NULL; None for nothing."""
     primary_key: bool = False
     """Whether the definition itself says PRIMARY KEY."""
     unique: bool = False
@@ -32,35 +39,17 @@ class ParsedColumn:
     @property
     def keys(self) -> tuple[AddPrimaryKey | AddUniqueKey | AddForeignKey, ...]:
         """The inline keys as clauses. An inline UNIQUE key has the name "" (`key_evolution` replaces it)."""
-        keys: list[AddPrimaryKey | AddUniqueKey | AddForeignKey] = []
-        if self.references is not None:
-            keys.append(self.references)
-        if self.primary_key:
-            keys.append(AddPrimaryKey((self.column.name,)))
-        if self.unique:
-            keys.append(AddUniqueKey(UniqueKey("", (self.column.name,))))
-        return tuple(keys)
-
-
-class _Attributes:
-    """The attributes read so far."""
-
-    def __init__(self, name: str, kind: MySqlType, serial: bool) -> None:
-        self.name = name
-        self.references: AddForeignKey | None = None
-        self.kind = kind
-        self.nullable: bool | None = False if serial else None
-        """None: neither NULL nor NOT NULL was read."""
-        self.default: Default | None = None
-        self.generated: Literal["virtual", "stored"] | None = None
-        self.expression: str | None = None
-        self.primary_key = False
-        self.unique = self.auto_increment = serial
+        columns = (self.column.name,)
+        return (
+            *((self.references,) if self.references is not None else ()),
+            *((AddPrimaryKey(columns),) if self.primary_key else ()),
+            *((AddUniqueKey(UniqueKey("", columns)),) if self.unique else ()),
+        )
 
 
 def read_column(cursor: Cursor) -> ParsedColumn:
     """Reads a column definition. Raises DdlSyntaxError for an unknown type or attribute, as it might change values."""
-    name = cursor.read_name("a column name")
+    name = cursor.read_column_name()
     start = cursor.position
     kind, serial = column_types.read_type(cursor)
     if kind.base not in column_types.KNOWN_TYPES:
@@ -70,76 +59,64 @@ def read_column(cursor: Cursor) -> ParsedColumn:
         kind = replace(kind, params=(kind.params[0] if kind.params else 10, 0))
     if kind.base in _DEFAULT_LENGTHS and not kind.params:
         kind = replace(kind, params=(_DEFAULT_LENGTHS[kind.base],))
-    attributes = _Attributes(name, kind, serial)
-    while _read_attribute(cursor, attributes):
+    parsed = ParsedColumn(Column(name, kind, auto_increment=serial), False if serial else None, unique=serial)
+    while _read_value_attribute(cursor, parsed) or _read_key_attribute(cursor, parsed) or _skip_attribute(cursor):
         pass
-    if not (cursor.at_end or cursor.at_any(",", ")", ";", *_AFTER_COLUMN)):
+    if not (cursor.at_statement_end or cursor.at_any(",", ")", *_AFTER_COLUMN)):
         raise cursor.error(f"unknown attribute of column {name!r}")
-    nullable = attributes.nullable if attributes.nullable is not None else True
-    if attributes.nullable and kind.base == "timestamp" and attributes.default is None and not attributes.generated:
+    column, default = parsed.column, parsed.column.default
+    if parsed.nullable and kind.base == "timestamp" and default is None and not column.generated:
         # unlike a TIMESTAMP without NULL, which may have another default (`default_value`)
-        attributes.default = Default("literal", None)
-    column = Column(
-        name=name,
-        type=column_types.to_binary_type(attributes.kind),
-        nullable=nullable and not attributes.primary_key,
-        default=attributes.default,
-        generated=attributes.generated,
-        expression=attributes.expression,
-        auto_increment=attributes.auto_increment,
-    )
-    return ParsedColumn(column, attributes.primary_key, attributes.unique, attributes.references)
+        default = Default("literal", None)
+    nullable = parsed.nullable is not False and not parsed.primary_key
+    parsed.column = replace(column, type=column_types.to_binary_type(column.type), nullable=nullable, default=default)
+    return parsed
 
 
-def _read_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
-    """Reads one attribute into `attributes`. Returns whether a known one was next."""
-    changed = column_types.accept_type_attribute(cursor, attributes.kind)
-    if changed is not None:
-        attributes.kind = changed
-        return True
-    return (
-        _read_value_attribute(cursor, attributes) or _read_key_attribute(cursor, attributes) or _skip_attribute(cursor)
-    )
+def _read_value_attribute(cursor: Cursor, parsed: ParsedColumn) -> bool:
+    """Reads an attribute that affects values: of the type, NULL, DEFAULT, ON UPDATE, AUTO_INCREMENT, GENERATED.
 
-
-def _read_value_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
-    """Reads an attribute that affects values: NULL, DEFAULT, ON UPDATE, AUTO_INCREMENT, GENERATED."""
-    if cursor.accept("NOT", "NULL"):
-        attributes.nullable = False
+    Returns whether one was next.
+    """
+    column = parsed.column
+    if kind := column_types.accept_type_attribute(cursor, column.type):
+        parsed.column = replace(column, type=kind)
+    elif cursor.accept("NOT NULL"):
+        parsed.nullable = False
     elif cursor.accept("NULL"):
-        attributes.nullable = True
+        parsed.nullable = True
     elif cursor.accept("DEFAULT"):
-        attributes.default = read_default(cursor)
-    elif cursor.accept("ON", "UPDATE"):
+        parsed.column = replace(column, default=read_default(cursor))
+    elif cursor.accept("ON UPDATE"):
         _accept_function(cursor)
     elif cursor.accept("AUTO_INCREMENT"):
-        attributes.auto_increment = True
-        if attributes.nullable is None:
-            attributes.nullable = False
+        parsed.column = replace(column, auto_increment=True)
+        parsed.nullable = bool(parsed.nullable)
     elif cursor.accept("AUTO_RANDOM"):
         if cursor.at("("):
             cursor.read_group()
-    elif cursor.accept("SERIAL", "DEFAULT", "VALUE"):
-        attributes.nullable, attributes.unique, attributes.auto_increment = False, True, True
-    elif cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
-        attributes.expression = cursor.read_group()
-        attributes.generated = "stored" if cursor.accept_any("STORED", "PERSISTENT") else "virtual"
-        cursor.accept("VIRTUAL")
+    elif cursor.accept("SERIAL DEFAULT VALUE"):
+        parsed.column = replace(column, auto_increment=True)
+        parsed.nullable, parsed.unique = False, True
+    elif cursor.accept_any("GENERATED ALWAYS AS", "AS"):
+        expression = cursor.read_group()
+        stored = cursor.accept_any("VIRTUAL", "STORED", "PERSISTENT") in ("STORED", "PERSISTENT")
+        parsed.column = replace(column, generated="stored" if stored else "virtual", expression=expression)
     else:
         return False
     return True
 
 
-def _read_key_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
-    if cursor.accept("PRIMARY", "KEY") or cursor.accept("KEY"):
-        attributes.primary_key = True
-        cursor.accept_any("CLUSTERED", "NONCLUSTERED")
-    elif cursor.accept("UNIQUE"):
-        cursor.accept("KEY")
-        attributes.unique = True
-    elif cursor.at("REFERENCES"):
-        attributes.references = read_references(cursor, attributes.name, (attributes.name,))
+def _read_key_attribute(cursor: Cursor, parsed: ParsedColumn) -> bool:
+    if cursor.at("REFERENCES"):
+        name = parsed.column.name
+        parsed.references = read_references(cursor, name, (name,))
         return True
+    if cursor.accept_any("PRIMARY KEY", "KEY"):
+        parsed.primary_key = True
+        cursor.accept_any("CLUSTERED", "NONCLUSTERED")
+    elif cursor.accept_any("UNIQUE KEY", "UNIQUE"):
+        parsed.unique = True
     else:
         return False
     cursor.accept_any("GLOBAL", "LOCAL")
@@ -147,26 +124,15 @@ def _read_key_attribute(cursor: Cursor, attributes: _Attributes) -> bool:
 
 
 def _skip_attribute(cursor: Cursor) -> bool:
-    """Moves past an attribute that affects no values: comments, storage, checks."""
+    """Moves past an attribute that affects no values: comments, storage, checks. Returns whether one was next."""
     if cursor.accept("COMMENT"):
         cursor.read_string(is_literal=True)
-    elif cursor.accept("COLUMN_FORMAT"):
-        _expect_any(cursor, "FIXED", "DYNAMIC", "DEFAULT")
-    elif cursor.accept("STORAGE"):
-        _expect_any(cursor, "DISK", "MEMORY", "DEFAULT")
-    elif cursor.accept_any("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
-        cursor.accept("=")
-        cursor.read_string()
-    elif cursor.accept("SRID"):
-        cursor.read_integer()
-    elif cursor.accept_any("VISIBLE", "INVISIBLE") or cursor.accept("NOT", "SECONDARY"):
-        pass
-    elif cursor.at("CONSTRAINT") or cursor.at("CHECK"):
+    elif cursor.at_any("CONSTRAINT", "CHECK"):
         if cursor.accept("CONSTRAINT") and not cursor.at("CHECK"):
             cursor.read_name("a constraint name")
         read_check(cursor)
     else:
-        return False
+        return (cursor.accept_any(*_SKIPPED_WORDS) or cursor.accept_option(*_SKIPPED_OPTIONS)) is not None
     return True
 
 
@@ -174,56 +140,35 @@ def read_check(cursor: Cursor) -> None:
     """Moves past CHECK (expression) [[NOT] ENFORCED]."""
     cursor.expect("CHECK")
     cursor.read_group()
-    if not cursor.accept("NOT", "ENFORCED"):
-        cursor.accept("ENFORCED")
+    cursor.accept_any("ENFORCED", "NOT ENFORCED")
 
 
 def read_references(cursor: Cursor, name: str, columns: tuple[str, ...]) -> AddForeignKey | None:
     """Reads REFERENCES table (columns) with its MATCH, ON DELETE and ON UPDATE. Returns the foreign key; None if it
     changes no row."""
     cursor.expect("REFERENCES")
-    *database, table = read_dotted_name(cursor)
-    referenced, actions = list[str](), list[str]()
-    while cursor.accept("," if referenced else "("):
-        referenced.append(cursor.read_name("a column name"))
-    if referenced:
-        cursor.expect(")")
-    while True:
-        start = cursor.position
-        if cursor.accept("MATCH"):
-            _expect_any(cursor, "FULL", "PARTIAL", "SIMPLE")
-        elif not (cursor.accept("ON", "DELETE") or cursor.accept("ON", "UPDATE")):
-            break
-        elif cursor.accept("CASCADE") or cursor.accept("SET", "NULL"):
-            actions += cursor.text_since(start).upper().split()
+    table = cursor.read_table_name()
+    referenced = cursor.read_list(Cursor.read_column_name) if cursor.at("(") else []
+    actions: list[str] = []
+    while event := cursor.accept_any("MATCH", "ON DELETE", "ON UPDATE"):
+        if event == "MATCH":
+            cursor.expect("FULL", "PARTIAL", "SIMPLE")
+            continue
         # InnoDB rejects SET DEFAULT
-        elif not (cursor.accept("SET", "DEFAULT") or cursor.accept("NO", "ACTION")):
-            cursor.expect("RESTRICT")
-    key = ForeignKey(name, columns, TableName("".join(database), table), tuple(referenced), " ".join(actions))
+        action = cursor.expect("RESTRICT", "NO ACTION", "SET DEFAULT", "CASCADE", "SET NULL")
+        actions += [f"{event} {action}"] if action in ("CASCADE", "SET NULL") else []
+    key = ForeignKey(name, columns, table, tuple(referenced), " ".join(actions))
     return AddForeignKey(key) if actions else None
-
-
-def read_dotted_name(cursor: Cursor) -> tuple[str, ...]:
-    """Reads `table` or `database.table`. Returns its parts."""
-    parts = [cursor.read_name("a table name")]
-    if cursor.accept("."):
-        parts.append(cursor.read_name("a table name"))
-    return tuple(parts)
 
 
 def read_default(cursor: Cursor) -> Default:
     """Reads the value after DEFAULT. Raises DdlSyntaxError unless it is a literal, a function or in brackets."""
-    if cursor.accept("NULL"):
-        return Default("literal", None)
-    if cursor.accept("TRUE"):
-        return Default("number", "1")
-    if cursor.accept("FALSE"):
-        return Default("number", "0")
+    if word := cursor.accept_any(*_CONSTANTS):
+        return _CONSTANTS[word]
+    start = cursor.position
     if cursor.at("("):
-        start = cursor.position
         cursor.read_group()
         return Default("expression", cursor.text_since(start))
-    start = cursor.position
     introducer = column_types.accept_introducer(cursor)
     if cursor.at_kind(Kind.STRING):
         text = cursor.read_string(is_literal=True)
@@ -240,15 +185,14 @@ def read_default(cursor: Cursor) -> Default:
     if cursor.at_any("+", "-") or cursor.at_kind(Kind.NUMBER):
         sign = "-" if cursor.accept_any("+", "-") == "-" else ""
         return Default("number", sign + cursor.take(Kind.NUMBER, what="a number").text)
-    start = cursor.position
     _accept_function(cursor)
     return Default("expression", cursor.text_since(start))
 
 
 def _accept_function(cursor: Cursor) -> None:
     """Moves past a function call such as CURRENT_TIMESTAMP or NOW(3), or past NEXT VALUE FOR a sequence."""
-    if cursor.accept("NEXT", "VALUE", "FOR"):
-        read_dotted_name(cursor)
+    if cursor.accept("NEXT VALUE FOR"):
+        cursor.read_table_name()
         return
     word = cursor.take(Kind.WORD, what="a value")
     if cursor.at("("):
@@ -256,8 +200,3 @@ def _accept_function(cursor: Cursor) -> None:
     elif word.text.upper() not in _FUNCTIONS_WITHOUT_BRACKETS:
         cursor.index -= 1
         raise cursor.error("a value expected")
-
-
-def _expect_any(cursor: Cursor, *words: str) -> None:
-    if cursor.accept_any(*words) is None:
-        raise cursor.error(f"{' or '.join(words)} expected")

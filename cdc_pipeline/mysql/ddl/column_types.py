@@ -32,6 +32,7 @@ _SYNONYMS = {
     "geomcollection": "geometrycollection",
 }
 _NATIONAL = frozenset({"nchar", "nvarchar"})
+_CHARSET_WORDS = {"BYTE": "binary", "ASCII": "latin1", "UNICODE": "ucs2"}
 _BINARY_TYPES = {
     "char": "binary",
     "varchar": "varbinary",
@@ -148,30 +149,23 @@ def accept_type_attribute(cursor: Cursor, kind: MySqlType) -> MySqlType | None:
 
     Returns `kind` with the attribute; None if none is next.
     """
-    if cursor.accept("UNSIGNED"):
-        return replace(kind, unsigned=True)
-    if cursor.accept("SIGNED"):
-        return kind
-    if cursor.accept("ZEROFILL"):
-        return replace(kind, unsigned=True, zerofill=True)  # MySQL implies UNSIGNED
     if accept_character_set(cursor):
         return replace(kind, charset=read_name_or_string(cursor).lower())
-    if cursor.accept("COLLATE"):
+    word = cursor.accept_any("SIGNED", "UNSIGNED", "ZEROFILL", "COLLATE", "BINARY", *_CHARSET_WORDS)
+    if word is None or word == "SIGNED":
+        return kind if word else None
+    if word == "COLLATE":
         return replace(kind, collation=read_name_or_string(cursor).lower())
-    if cursor.accept("BYTE"):
-        return replace(kind, charset="binary")
-    if cursor.accept("ASCII"):
-        return replace(kind, charset="latin1")
-    if cursor.accept("UNICODE"):
-        return replace(kind, charset="ucs2")
-    if cursor.accept("BINARY"):
+    if word == "BINARY":
         return replace(kind, collation=kind.collation or BINARY_ATTRIBUTE)
-    return None
+    if word in _CHARSET_WORDS:
+        return replace(kind, charset=_CHARSET_WORDS[word])
+    return replace(kind, unsigned=True, zerofill=kind.zerofill or word == "ZEROFILL")  # MySQL implies UNSIGNED
 
 
 def accept_character_set(cursor: Cursor) -> bool:
     """Moves past CHARACTER SET, CHAR SET or CHARSET. Returns whether one was next."""
-    return cursor.accept("CHARACTER", "SET") or cursor.accept("CHAR", "SET") or cursor.accept("CHARSET")
+    return cursor.accept_any("CHARACTER SET", "CHAR SET", "CHARSET") is not None
 
 
 def read_name_or_string(cursor: Cursor) -> str:
@@ -196,7 +190,8 @@ def _read_base(cursor: Cursor) -> tuple[str, str | None]:
     national = cursor.accept("NATIONAL")
     word = cursor.take(Kind.WORD, what="a column type").text.lower()
     if word == "long":
-        return _read_long(cursor), None
+        kinds = ("VARBINARY", "VARCHAR", "VARCHARACTER", "CHAR VARYING", "CHARACTER VARYING")
+        return ("mediumblob" if cursor.accept_any(*kinds) == "VARBINARY" else "mediumtext"), None
     if word == "double":
         cursor.accept("PRECISION")
     base = _SYNONYMS.get(word, word)
@@ -205,37 +200,19 @@ def _read_base(cursor: Cursor) -> tuple[str, str | None]:
     return base, "utf8mb3" if national or word in _NATIONAL else None
 
 
-def _read_long(cursor: Cursor) -> str:
-    """Reads the words after LONG: LONG, LONG VARCHAR and LONG VARBINARY."""
-    if cursor.accept("VARBINARY"):
-        return "mediumblob"
-    if cursor.accept_any("CHAR", "CHARACTER"):
-        cursor.expect("VARYING")
-    else:
-        cursor.accept_any("VARCHAR", "VARCHARACTER")
-    return "mediumtext"
-
-
 def _read_brackets(cursor: Cursor) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Reads optional brackets. Returns their numbers and their labels."""
-    numbers: list[int] = []
-    labels: list[str] = []
-    if not cursor.accept("("):
-        return (), ()
-    while True:
-        if cursor.at_kind(Kind.NUMBER):
-            numbers.append(cursor.read_integer())
-        else:
-            labels.append(_read_label(cursor))
-        if not cursor.accept(","):
-            break
+    items = cursor.read_list(_read_number_or_label) if cursor.at("(") else []
+    numbers = tuple(item for item in items if isinstance(item, int))
+    labels = tuple(item for item in items if isinstance(item, str))
     if numbers and labels:
         raise cursor.error("numbers and labels in one pair of brackets")
-    cursor.expect(")")
-    return tuple(numbers), tuple(labels)
+    return numbers, labels
 
 
-def _read_label(cursor: Cursor) -> str:
+def _read_number_or_label(cursor: Cursor) -> int | str:
+    if cursor.at_kind(Kind.NUMBER):
+        return cursor.read_integer()
     accept_introducer(cursor)
     if cursor.at_kind(Kind.HEX):
         token = cursor.skip()

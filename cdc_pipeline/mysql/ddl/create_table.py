@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from cdc_pipeline.mysql.ddl.column_definitions import read_column
 from cdc_pipeline.mysql.ddl.evolution import altered
-from cdc_pipeline.mysql.ddl.keys import named_charset, named_collation, read_key, read_table_name, read_table_option
+from cdc_pipeline.mysql.ddl.keys import named_charset, read_key, read_table_option
 from cdc_pipeline.mysql.ddl.partitioning import read_partitioning
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError
 from cdc_pipeline.mysql.model.schema_changes import AddColumn, Clause, CreateTable, CreateTableLike, PartitionBy
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
-_WORDS_IN_BRACKETS = ("SELECT", "WITH", "TABLE", "VALUES", "(")
-_QUERY_WORDS = ("SELECT", "WITH", "TABLE", "VALUES", "AS", "IGNORE", "REPLACE")
+_QUERY = (
+    *("SELECT", "WITH", "TABLE", "VALUES", "AS", "IGNORE", "REPLACE"),
+    *("( SELECT", "( WITH", "( TABLE", "( VALUES", "( ("),
+)
 
 
 def read_create_table(cursor: Cursor, name: TableName, *, if_not_exists: bool) -> CreateTable | CreateTableLike:
@@ -21,24 +23,24 @@ def read_create_table(cursor: Cursor, name: TableName, *, if_not_exists: bool) -
     and rows, and no query (canal-facts 44). Raises SchemaConflictError for a contradictory definition.
     """
     if cursor.accept("LIKE"):
-        return CreateTableLike(name, read_table_name(cursor), if_not_exists)
-    if cursor.accept("(", "LIKE"):
-        source = read_table_name(cursor)
+        return CreateTableLike(name, cursor.read_table_name(), if_not_exists)
+    if cursor.accept("( LIKE"):
+        source = cursor.read_table_name()
         cursor.expect(")")
         return CreateTableLike(name, source, if_not_exists)
     clauses: tuple[Clause, ...] = ()
     if not _at_query(cursor) and cursor.at("("):
         clauses = _read_elements(cursor)
     options = _read_options(cursor)
-    if cursor.at("PARTITION", "BY"):
-        clauses = (*clauses, PartitionBy(read_partitioning(cursor, _after_partitioning)))
-    cursor.accept("START", "TRANSACTION")  # MySQL logs CREATE TABLE … AS SELECT with it; the rows follow as row events
+    if cursor.at("PARTITION BY"):
+        clauses = (*clauses, PartitionBy(read_partitioning(cursor, *_QUERY, "START TRANSACTION")))
+    cursor.accept("START TRANSACTION")  # MySQL logs CREATE TABLE … AS SELECT with it; the rows follow as row events
     if _at_query(cursor):
         raise DdlSyntaxError("the columns and rows of a query were not sent", cursor.position)
     if not clauses:
         raise cursor.error("columns or a query expected")
     engine = options.get("ENGINE", "").lower()
-    empty = TableSchema((), charset=named_charset(options), collation=named_collation(options), engine=engine)
+    empty = TableSchema((), charset=named_charset(options), collation=options.get("COLLATE"), engine=engine)
     return CreateTable(name, altered(empty, clauses), if_not_exists)
 
 
@@ -48,21 +50,17 @@ def _read_elements(cursor: Cursor) -> tuple[Clause, ...]:
     The keys of column definitions follow the others: TiDB numbers them so, and the lowest number decides between two keys of
     the same length (`row_key`).
     """
-    columns: list[Clause] = []
-    keys: list[Clause] = []
-    column_keys: list[Clause] = []
-    cursor.expect("(")
-    while True:
-        key = read_key(cursor)
-        if key is not None:
+    columns, column_keys, keys = list[Clause](), list[Clause](), list[Clause]()
+
+    def read_element(cursor: Cursor) -> None:
+        if (key := read_key(cursor)) is not None:
             keys.append(key)
-        else:
-            parsed = read_column(cursor)
-            columns.append(AddColumn(parsed.column))
-            column_keys.extend(parsed.keys)
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
+            return
+        parsed = read_column(cursor)
+        columns.append(AddColumn(parsed.column))
+        column_keys.extend(parsed.keys)
+
+    cursor.read_list(read_element)
     return (*columns, *keys, *column_keys)
 
 
@@ -75,10 +73,5 @@ def _read_options(cursor: Cursor) -> dict[str, str]:
 
 
 def _at_query(cursor: Cursor) -> bool:
-    if cursor.at("WITH", "SYSTEM"):
-        return False  # MariaDB's WITH SYSTEM VERSIONING
-    return cursor.at_any(*_QUERY_WORDS) or any(cursor.at("(", word) for word in _WORDS_IN_BRACKETS)
-
-
-def _after_partitioning(cursor: Cursor) -> bool:
-    return _at_query(cursor) or cursor.at("START", "TRANSACTION")
+    # MariaDB's WITH SYSTEM VERSIONING is no query
+    return cursor.at_any(*_QUERY) and not cursor.at("WITH SYSTEM")

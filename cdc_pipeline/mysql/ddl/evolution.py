@@ -11,22 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from cdc_pipeline.mysql.ddl.column_types import to_binary_type
-from cdc_pipeline.mysql.ddl.key_evolution import KeyConflictError, altered_keys, altered_primary_key
+from cdc_pipeline.mysql.ddl.key_evolution import altered_keys, altered_primary_key
 from cdc_pipeline.mysql.ddl.partition_evolution import altered_partitioning
 from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.engines import UNLOGGED
-from cdc_pipeline.mysql.model.limits import MAX_COLUMNS, limit_message, shortened
-from cdc_pipeline.mysql.model.table import Column, ForeignKey, MySqlType, TableSchema
+from cdc_pipeline.mysql.model.limits import MAX_COLUMNS, limit_message
+from cdc_pipeline.mysql.model.schema_changes import SchemaConflictError
+from cdc_pipeline.mysql.model.table import Column, ColumnOrigin, ForeignKey, MySqlType, TableSchema
 from cdc_pipeline.mysql.types.charsets import UNKNOWN, change_charset, charset_of_column, pin_charset
-
-
-class SchemaConflictError(ValueError):
-    """A clause does not fit the schema, so the schema is not the one that upstream had."""
-
-    def __init__(self, clause: ddl.Clause, reason: str) -> None:
-        super().__init__(f"{reason}: {shortened(clause.description())}")
-        self.clause = clause
-        self.reason = reason
 
 
 def altered(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> TableSchema:
@@ -44,11 +36,8 @@ def altered(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> TableSchema
     columns = _with_positions(columns, schema, clauses, new_names)
     if not columns and clauses:
         raise SchemaConflictError(clauses[-1], "no columns remain")
-    try:
-        primary_key = altered_primary_key(schema, columns, clauses, new_names)
-        unique_keys, indexes = altered_keys(schema, columns, clauses, new_names)
-    except KeyConflictError as error:
-        raise SchemaConflictError(error.clause, error.reason) from None
+    primary_key = altered_primary_key(schema, columns, clauses, new_names)
+    unique_keys, indexes = altered_keys(schema, columns, clauses, new_names)
     # MySQL makes the columns of a primary key NOT NULL, even if their definition says NULL
     in_key = {_folded(name) for name in primary_key}
     columns = [replace(item, nullable=False) if _folded(item.name) in in_key else item for item in columns]
@@ -173,69 +162,47 @@ def _with_positions(
     kept: list[Column], schema: TableSchema, clauses: tuple[ddl.Clause, ...], new_names: dict[str, str]
 ) -> list[Column]:
     """The columns after all additions and moves, in the order of the clauses as in MySQL."""
-    columns = _OrderedColumns(kept)
+    columns = list(kept)
+    names = [_folded(column.name) for column in columns]
     for clause in clauses:
         if isinstance(clause, ddl.AddColumn):
-            if columns.has(clause.column.name):
+            column = _in_table(schema, clause.column)
+            if _folded(column.name) in names:
                 if clause.if_not_exists:
                     continue
-                raise SchemaConflictError(clause, f"column {clause.column.name!r} exists")
-            columns.insert(_in_table(schema, clause.column), clause.position, clause)
+                raise SchemaConflictError(clause, f"column {column.name!r} exists")
         elif isinstance(clause, ddl.ChangeColumn) and clause.position is not None and _folded(clause.name) in new_names:
-            columns.move(new_names[_folded(clause.name)], clause.position, clause)
-    return columns.columns
+            index = names.index(_folded(new_names[_folded(clause.name)]))
+            names.pop(index)
+            column = columns.pop(index)
+        else:
+            continue
+        index = _index_at(clause.position, names, clause)
+        names.insert(index, _folded(column.name))
+        columns.insert(index, column)
+        if len(columns) > MAX_COLUMNS:
+            raise SchemaConflictError(clause, limit_message("columns", len(columns), MAX_COLUMNS))
+    return columns
 
 
-class _OrderedColumns:
-    """Columns in order with an index of names, as a statement may have thousands of clauses."""
-
-    def __init__(self, columns: list[Column]) -> None:
-        self.columns = list(columns)
-        self._names = [_folded(column.name) for column in columns]
-        self._present = set(self._names)
-
-    def has(self, name: str) -> bool:
-        return _folded(name) in self._present
-
-    def move(self, name: str, position: ddl.ColumnPosition, clause: ddl.Clause) -> None:
-        if self.has(name):
-            index = self._names.index(_folded(name))
-            del self._names[index]
-            self._present.discard(_folded(name))
-            self.insert(self.columns.pop(index), position, clause)
-
-    def insert(self, column: Column, position: ddl.ColumnPosition | None, clause: ddl.Clause) -> None:
-        index = len(self.columns)
-        if position is not None and position.after is None:
-            index = 0
-        elif position is not None and position.after is not None:
-            if not self.has(position.after):
-                raise SchemaConflictError(clause, f"no column {position.after!r} for AFTER")
-            index = self._names.index(_folded(position.after)) + 1
-        self.columns.insert(index, column)
-        self._names.insert(index, _folded(column.name))
-        self._present.add(_folded(column.name))
-        if len(self.columns) > MAX_COLUMNS:
-            raise SchemaConflictError(clause, limit_message("columns", len(self.columns), MAX_COLUMNS))
+def _index_at(position: ddl.ColumnPosition | None, names: list[str], clause: ddl.Clause) -> int:
+    if position is None:
+        return len(names)
+    if position.after is None:
+        return 0
+    if _folded(position.after) not in names:
+        raise SchemaConflictError(clause, f"no column {position.after!r} for AFTER")
+    return names.index(_folded(position.after)) + 1
 
 
-def column_origins(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> tuple[str | None, ...]:
-    """The old name of each column of `altered(schema, clauses)`; None for an added one.
+def column_origins(
+    before: TableSchema, after: TableSchema, clauses: tuple[ddl.Clause, ...]
+) -> tuple[ColumnOrigin, ...]:
+    """The origin of each column of `after`, which is `before` with the clauses applied.
 
     A column that is dropped and added again under the same name is new: its old values are lost.
     """
-    _, new_names = kept_columns(schema, clauses)
-    old_names = {new.casefold(): old for old, new in new_names.items()}
-    names = {column.name.casefold(): column.name for column in schema.columns}
-    old = (old_names.get(column.name.casefold()) for column in altered(schema, clauses).columns)
-    return tuple(None if name is None else names[name] for name in old)
-
-
-def moves_values(schema: TableSchema, clauses: tuple[ddl.Clause, ...]) -> bool:
-    """Whether a column of `altered(schema, clauses)` has other values than the old column of its name.
-
-    The columns may look the same before and after: `DROP c, ADD c INT`, or two of one type that swap names and places.
-    """
-    after = altered(schema, clauses).columns
-    pairs = zip(after, column_origins(schema, clauses), strict=True)
-    return any(old is None or old.casefold() != column.name.casefold() for column, old in pairs)
+    _, new_names = kept_columns(before, clauses)
+    old_names = {_folded(new): old for old, new in new_names.items()}
+    origins = ((column, old_names.get(_folded(column.name))) for column in after.columns)
+    return tuple(ColumnOrigin(column, None if old is None else before.find(old)) for column, old in origins)

@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.limits import MAX_INDEXES, limit_message
+from cdc_pipeline.mysql.model.schema_changes import SchemaConflictError
 from cdc_pipeline.mysql.model.table import Column, PlainIndex, TableSchema, UniqueKey
 
-
-class KeyConflictError(ValueError):
-    """A clause does not fit the columns or keys of the table."""
-
-    def __init__(self, clause: ddl.Clause, reason: str) -> None:
-        super().__init__(reason)
-        self.clause = clause
-        self.reason = reason
-
-
-class _Names:
-    """The names of the keys and indexes of a table. Generates a name in constant time, however many share a column."""
-
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = {_folded(name) for name in taken} | {"primary"}
-        self._numbers: dict[str, int] = {}
-
-    def add(self, name: str) -> None:
-        self._taken.add(_folded(name))
-
-    def generate(self, column: str) -> str:
-        """MySQL's name for a key without one: its first column, then with _2, _3 …"""
-        name, number = column, self._numbers.get(_folded(column), 1)
-        while _folded(name) in self._taken:
-            number += 1
-            name = f"{column}_{number}"
-        self._numbers[_folded(column)] = max(number - 1, 1)
-        return name
+_Index = TypeVar("_Index", UniqueKey, PlainIndex)
 
 
 def altered_primary_key(
@@ -51,13 +26,13 @@ def altered_primary_key(
     for clause in clauses:
         if isinstance(clause, ddl.DropPrimaryKey):
             if not schema.primary_key:
-                raise KeyConflictError(clause, "no primary key")
+                raise SchemaConflictError(clause, "no primary key")
             key = ()
     for clause in clauses:
         if isinstance(clause, ddl.AddPrimaryKey):
             wanted = _key_columns(clause.columns, spelt, clause)
             if key and key != wanted:
-                raise KeyConflictError(clause, "a primary key exists")
+                raise SchemaConflictError(clause, "a primary key exists")
             key = wanted
     return key
 
@@ -70,75 +45,63 @@ def altered_keys(
     renamed = {_folded(clause.name): clause.new_name for clause in clauses if isinstance(clause, ddl.RenameIndex)}
     new_names = _names_in_keys(new_names, clauses)
 
-    def is_kept(name: str, old_columns: tuple[str, ...]) -> bool:
-        # MySQL drops an index with its last column
-        return _folded(name) not in dropped and not (old_columns and not _renamed(old_columns, new_names))
+    def kept(indexes: Sequence[_Index]) -> list[_Index]:
+        found = []
+        for index in indexes:
+            columns = _renamed(index.columns, new_names)
+            # MySQL drops an index with its last column
+            if _folded(index.name) not in dropped and (columns or not index.columns):
+                found.append(replace(index, name=renamed.get(_folded(index.name), index.name), columns=columns))
+        return found
 
-    keys = [
-        UniqueKey(renamed.get(_folded(key.name), key.name), _renamed(key.columns, new_names), key.exact)
-        for key in schema.unique_keys
-        if is_kept(key.name, key.columns)
-    ]
-    indexes = [
-        PlainIndex(renamed.get(_folded(index.name), index.name), _renamed(index.columns, new_names))
-        for index in schema.indexes
-        if is_kept(index.name, index.columns)
-    ]
-    additions = _Additions(columns, keys, indexes)
+    keys, indexes = kept(schema.unique_keys), kept(schema.indexes)
+    spelt = {_folded(column.name): column.name for column in columns}
+    taken = {"primary", *(_folded(key.name) for key in keys), *(_folded(index.name) for index in indexes)}
     for clause in clauses:
         if isinstance(clause, ddl.AddIndex):
-            additions.add_index(clause)
+            _add(indexes, clause.index, spelt, taken, clause)
         elif isinstance(clause, ddl.AddUniqueKey):
-            additions.add_unique_key(clause)
+            _add(keys, clause.key, spelt, taken, clause)
+        if len(keys) + len(indexes) > MAX_INDEXES:
+            raise SchemaConflictError(clause, limit_message("indexes", len(keys) + len(indexes), MAX_INDEXES))
     return tuple(keys), tuple(indexes)
 
 
-class _Additions:
-    """Appends keys and indexes to `keys` and `indexes`."""
+def _add(
+    indexes: list[_Index],
+    index: _Index,
+    spelt: Mapping[str, str],
+    taken: set[str],
+    clause: ddl.AddIndex | ddl.AddUniqueKey,
+) -> None:
+    """Appends the index, unless one of its name exists. `taken`: the names of all indexes, in casefold."""
+    columns = _key_columns(index.columns, spelt, clause)
+    wanted = replace(index, columns=columns)
+    if not index.name:
+        wanted = replace(wanted, name=_free_name(columns[0] if columns else "functional_index", taken))
+    same = next((one for one in indexes if _folded(one.name) == _folded(wanted.name)), None)
+    if same is None:
+        indexes.append(wanted)
+        taken.add(_folded(wanted.name))
+    elif isinstance(wanted, UniqueKey) and replace(same, name=wanted.name) != wanted:
+        # only ADD UNIQUE … IF NOT EXISTS keeps an existing key, which is most often equal
+        raise SchemaConflictError(clause, f"a key {wanted.name!r} exists")
 
-    def __init__(self, columns: Sequence[Column], keys: list[UniqueKey], indexes: list[PlainIndex]) -> None:
-        self._spelt = {_folded(column.name): column.name for column in columns}
-        self._keys = keys
-        self._indexes = indexes
-        self._key_of = {_folded(key.name): key for key in reversed(keys)}
-        self._index_names = {_folded(index.name) for index in indexes}
-        self._names = _Names([*(key.name for key in keys), *(index.name for index in indexes)])
 
-    def add_index(self, clause: ddl.AddIndex) -> None:
-        wanted = _key_columns(clause.index.columns, self._spelt, clause)
-        name = clause.index.name or self._free_name(wanted)
-        if _folded(name) not in self._index_names:
-            self._indexes.append(PlainIndex(name, wanted))
-            self._index_names.add(_folded(name))
-            self._register(name, clause)
-
-    def add_unique_key(self, clause: ddl.AddUniqueKey) -> None:
-        wanted = replace(clause.key, columns=_key_columns(clause.key.columns, self._spelt, clause))
-        if not wanted.name:
-            wanted = replace(wanted, name=self._free_name(wanted.columns))
-        same = self._key_of.get(_folded(wanted.name))
-        if same is None:
-            self._keys.append(wanted)
-            self._key_of[_folded(wanted.name)] = wanted
-            self._register(wanted.name, clause)
-        elif replace(same, name=wanted.name) != wanted:
-            # only ADD UNIQUE … IF NOT EXISTS keeps an existing key, which is most often equal
-            raise KeyConflictError(clause, f"a key {wanted.name!r} exists")
-
-    def _register(self, name: str, clause: ddl.Clause) -> None:
-        self._names.add(name)
-        if (count := len(self._keys) + len(self._indexes)) > MAX_INDEXES:
-            raise KeyConflictError(clause, limit_message("indexes", count, MAX_INDEXES))
-
-    def _free_name(self, columns: tuple[str, ...]) -> str:
-        return self._names.generate(columns[0] if columns else "functional_index")
+def _free_name(column: str, taken: set[str]) -> str:
+    """MySQL's name for a key without one: its first column, then with _2, _3 …"""
+    name, number = column, 1
+    while _folded(name) in taken:
+        number += 1
+        name = f"{column}_{number}"
+    return name
 
 
 def _key_columns(names: tuple[str, ...], spelt: Mapping[str, str], clause: ddl.Clause) -> tuple[str, ...]:
     """The names as the column definitions spell them. `spelt`: that spelling by the name in casefold."""
     for name in names:
         if _folded(name) not in spelt:
-            raise KeyConflictError(clause, f"no column {name!r} for the key")
+            raise SchemaConflictError(clause, f"no column {name!r} for the key")
     return tuple(spelt[_folded(name)] for name in names)
 
 

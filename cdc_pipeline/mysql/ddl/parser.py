@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cdc_pipeline.mysql.ddl.alter_table import drop_index_clause, read_alter_clauses
 from cdc_pipeline.mysql.ddl.create_table import read_create_table
-from cdc_pipeline.mysql.ddl.keys import accept_index_type, read_key_parts, read_table_name
+from cdc_pipeline.mysql.ddl.keys import INDEX_TYPES, read_key_parts
 from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind, Quoting
 from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.change_names import with_database
@@ -18,16 +18,10 @@ from cdc_pipeline.mysql.model.table import PlainIndex, TableName, UniqueKey
 # DEFINER=… SQL SECURITY … VIEW).
 _OTHER_OBJECTS = (
     *("VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "USER", "ROLE", "SEQUENCE", "SERVER", "BINDING"),
-    *("PACKAGE", "LIBRARY", "STATISTICS", "STATS", "TABLESPACE", "LOGFILE", "INSTANCE", "PREPARE"),
+    *("PACKAGE", "LIBRARY", "STATISTICS", "STATS", "TABLESPACE", "LOGFILE", "INSTANCE", "PREPARE", "RANGE"),
+    *("RESOURCE GROUP", "PLACEMENT POLICY", "MASKING POLICY", "SPATIAL REFERENCE"),
 )
-# Objects whose first word alone would be ambiguous.
-_OTHER_OBJECTS_OF_WORDS = (
-    ("RESOURCE", "GROUP"),
-    ("PLACEMENT", "POLICY"),
-    ("MASKING", "POLICY"),
-    ("SPATIAL", "REFERENCE"),
-    ("RANGE",),
-)
+_INDEXES = ("INDEX", "UNIQUE INDEX", "FULLTEXT INDEX", "SPATIAL INDEX", "VECTOR INDEX", "COLUMNAR INDEX")
 # Words between verb and object.
 _MODIFIERS = ("OR", "REPLACE", "AGGREGATE", "GLOBAL", "SESSION", "UNDO", "ALGORITHM", "DEFINER", "SQL", "SECURITY")
 # Verbs of other statements that do not change the rows of a table.
@@ -84,7 +78,9 @@ class _Statement:
         """The changes of the statement; one NotSupported if it cannot be parsed. Never raises."""
         try:
             changes = self.read(Cursor(sql, quoting))
-            return changes if self._has_other_database(changes) else self._in_database(changes)
+            if self._has_other_database(changes):
+                return changes
+            return tuple(with_database(change, self.database) for change in changes)
         except ValueError as error:  # DdlSyntaxError, SchemaConflictError
             reason = str(error)
         except Exception as error:  # a statement must not fail other tables
@@ -104,16 +100,11 @@ class _Statement:
         named = next(iter([*renamed, *same]), self.table)
         return named is not None and named.database.lower() == self.database.lower() != ""
 
-    def _in_database(self, changes: Sequence[ddl.SchemaChange]) -> tuple[ddl.SchemaChange, ...]:
-        return tuple(with_database(change, self.database) for change in changes)
-
     def read(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
         while cursor.accept(";"):
             pass
-        start = cursor.index
         changes = self._read_verb(cursor)
         if isinstance(changes[0], ddl.NoTableEffect):
-            cursor.index = start
             _skip_statement(cursor, changes[0].what)
         while cursor.accept(";"):
             pass
@@ -122,81 +113,64 @@ class _Statement:
         return changes
 
     def _read_verb(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
-        if cursor.accept("CREATE"):
-            return self._read_create(cursor)
-        if cursor.accept("ALTER"):
-            return self._read_alter(cursor)
-        if cursor.accept("DROP"):
-            return self._read_drop(cursor)
-        if cursor.accept("TRUNCATE"):
-            cursor.accept("TABLE")
-            name = self._read_name(cursor)
-            _accept_wait(cursor)
-            return (ddl.TruncateTable(name),)
-        if cursor.accept("RENAME"):
-            return self._read_rename(cursor)
-        if cursor.accept("RECOVER"):
-            return (self._read_recover(cursor),)
-        if cursor.accept("FLASHBACK"):
-            return (self._read_flashback(cursor),)
-        if cursor.accept("SET", "STATEMENT"):  # MariaDB: variables for one statement
+        readers = {
+            "CREATE": self._read_create,
+            "ALTER": self._read_alter,
+            "DROP": self._read_drop,
+            "TRUNCATE": self._read_truncate,
+            "RENAME": self._read_rename,
+            "RECOVER": self._read_recover,
+            "FLASHBACK": self._read_flashback,
+        }
+        if cursor.accept("SET STATEMENT"):  # MariaDB: variables for one statement
             while not cursor.accept("FOR"):
                 cursor.skip_item()
             return self._read_verb(cursor)
-        verb = cursor.accept_any(*_OTHER_VERBS)
+        verb = cursor.accept_any(*readers, *_OTHER_VERBS)
         if verb is None:
             raise cursor.error("unknown statement")
-        return (ddl.NoTableEffect(verb),)
+        return readers[verb](cursor) if verb in readers else (ddl.NoTableEffect(verb),)
 
     def _read_name(self, cursor: Cursor) -> TableName:
-        name = read_table_name(cursor)
-        if self.table is None:
-            self.table = name
+        name = cursor.read_table_name()
+        self.table = self.table or name
         return name
+
+    def _read_truncate(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
+        cursor.accept("TABLE")
+        name = self._read_name(cursor)
+        _accept_wait(cursor)
+        return (ddl.TruncateTable(name),)
 
     # ---- CREATE
 
     def _read_create(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
-        start = cursor.index
-        replaces = cursor.accept("OR", "REPLACE")
-        if cursor.at("TEMPORARY", "TABLE") or cursor.at("GLOBAL", "TEMPORARY", "TABLE"):
+        replaces = cursor.accept("OR REPLACE")
+        if cursor.at_any("TEMPORARY TABLE", "GLOBAL TEMPORARY TABLE"):
             return (ddl.NoTableEffect("CREATE TEMPORARY TABLE"),)
         if cursor.accept("TABLE"):
-            if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+            if_not_exists = cursor.accept("IF NOT EXISTS")
             name = self._read_name(cursor)
             self.creates = True
             created = read_create_table(cursor, name, if_not_exists=if_not_exists)
             return (ddl.DropTable(name, if_exists=True), created) if replaces else (created,)
         if cursor.accept_any("DATABASE", "SCHEMA"):
+            if not replaces:
+                return (ddl.NoTableEffect("CREATE DATABASE"),)
             # MariaDB's OR REPLACE first drops the database with its tables
-            return (
-                (ddl.DropDatabase(self._read_database(cursor)),)
-                if replaces
-                else (ddl.NoTableEffect("CREATE DATABASE"),)
-            )
+            database = cursor.read_name("a database name")
+            cursor.skip_to()
+            return (ddl.DropDatabase(database),)
         cursor.accept_any("ONLINE", "OFFLINE")
-        if not cursor.at("SPATIAL", "REFERENCE") and (
-            cursor.at_any("UNIQUE", "FULLTEXT", "SPATIAL", "INDEX")
-            or cursor.at("VECTOR", "INDEX")
-            or cursor.at("COLUMNAR", "INDEX")
-        ):
-            return (self._read_create_index(cursor, replaces),)
-        cursor.index = start
+        if kind := cursor.accept_any(*_INDEXES):
+            return (self._read_create_index(cursor, replaces, unique=kind == "UNIQUE INDEX"),)
         return (_read_other_object(cursor, "CREATE"),)
 
-    def _read_database(self, cursor: Cursor) -> str:
-        name = cursor.read_name("a database name")
-        _skip_statement(cursor, "DATABASE")
-        return name
-
-    def _read_create_index(self, cursor: Cursor, replaces: bool) -> ddl.SchemaChange:
+    def _read_create_index(self, cursor: Cursor, replaces: bool, *, unique: bool) -> ddl.SchemaChange:
         """CREATE INDEX as the equal ALTER TABLE … ADD INDEX."""
-        unique = cursor.accept("UNIQUE")
-        cursor.accept_any("FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR")
-        cursor.expect("INDEX")
-        cursor.accept("IF", "NOT", "EXISTS")
+        cursor.accept("IF NOT EXISTS")
         index = cursor.read_name("an index name")
-        accept_index_type(cursor)
+        cursor.accept_any(*INDEX_TYPES)
         cursor.expect("ON")
         name = self._read_name(cursor)
         columns, exact = read_key_parts(cursor)
@@ -208,59 +182,54 @@ class _Statement:
 
     # ---- restoring dropped tables, in TiDB
 
-    def _read_recover(self, cursor: Cursor) -> ddl.SchemaChange:
+    def _read_recover(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
         cursor.expect("TABLE")
-        if cursor.accept("BY", "JOB"):
+        if cursor.accept("BY JOB"):
             cursor.read_integer()
             if not self._message_table:
                 raise cursor.error("BY JOB without the table in the message")
-            return ddl.RecoverTable(TableName(self.database, self._message_table), by_job=True)
+            return (ddl.RecoverTable(TableName(self.database, self._message_table), by_job=True),)
         name = self._read_name(cursor)
         if cursor.at_kind(Kind.NUMBER):
             cursor.skip()  # the number of jobs to search
-        return ddl.RecoverTable(name)
+        return (ddl.RecoverTable(name),)
 
-    def _read_flashback(self, cursor: Cursor) -> ddl.SchemaChange:
+    def _read_flashback(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
+        times = ("TO TIMESTAMP", "TO TSO")
         if cursor.accept("TABLE"):
             name = self._read_name(cursor)
-            if cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO"):
+            if cursor.at_any(*times):
                 raise cursor.error("FLASHBACK TABLE to a point in time: no message and no rebuild brings its rows")
-            if not cursor.accept("TO"):
-                return ddl.RecoverTable(name)
-            return ddl.RecoverTable(name, replace(name, table=cursor.read_name("a table name")))
+            new_name = replace(name, table=cursor.read_name("a table name")) if cursor.accept("TO") else None
+            return (ddl.RecoverTable(name, new_name),)
         if cursor.accept_any("DATABASE", "SCHEMA"):
             database = cursor.read_name("a database name")
-            if not (cursor.at("TO", "TIMESTAMP") or cursor.at("TO", "TSO")):
-                return ddl.RecoverDatabase(
-                    database, cursor.read_name("a database name") if cursor.accept("TO") else None
-                )
-        while not cursor.at_end and not cursor.at(";"):
-            cursor.skip()
+            if not cursor.at_any(*times):
+                new_database = cursor.read_name("a database name") if cursor.accept("TO") else None
+                return (ddl.RecoverDatabase(database, new_database),)
+        cursor.skip_to()
         reason = "FLASHBACK CLUSTER or DATABASE to a point in time: no message and no rebuild brings its rows"
-        return ddl.NotSupported(reason, everywhere=True)
+        return (ddl.NotSupported(reason, everywhere=True),)
 
     # ---- ALTER, DROP, RENAME
 
     def _read_alter(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
         if cursor.at_any("DATABASE", "SCHEMA"):
             return (ddl.NoTableEffect("ALTER DATABASE"),)
-        if cursor.at("IGNORE", "TABLE"):
+        if cursor.at("IGNORE TABLE"):
             raise cursor.error("ALTER IGNORE may remove rows")
-        start = cursor.index
-        cursor.accept_any("ONLINE", "OFFLINE")
-        if not cursor.accept("TABLE"):
-            cursor.index = start
+        if not cursor.accept_any("TABLE", "ONLINE TABLE", "OFFLINE TABLE"):
             return (_read_other_object(cursor, "ALTER"),)
-        cursor.accept("IF", "EXISTS")
+        cursor.accept("IF EXISTS")
         name = self._read_name(cursor)
         _accept_wait(cursor)
         return (ddl.AlterTable(name, read_alter_clauses(cursor)),)
 
     def _read_drop(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
-        if cursor.at("TEMPORARY") or cursor.at("GLOBAL", "TEMPORARY"):
+        if cursor.at_any("TEMPORARY", "GLOBAL TEMPORARY"):
             return (ddl.NoTableEffect("DROP TEMPORARY TABLE"),)
         if cursor.accept_any("TABLE", "TABLES"):
-            if_exists = cursor.accept("IF", "EXISTS")
+            if_exists = cursor.accept("IF EXISTS")
             names = [self._read_name(cursor)]
             while cursor.accept(","):
                 names.append(self._read_name(cursor))
@@ -268,47 +237,38 @@ class _Statement:
             cursor.accept_any("RESTRICT", "CASCADE")
             return tuple(ddl.DropTable(name, if_exists) for name in names)
         if cursor.accept_any("DATABASE", "SCHEMA"):
-            cursor.accept("IF", "EXISTS")
+            cursor.accept("IF EXISTS")
             return (ddl.DropDatabase(cursor.read_name("a database name")),)
-        start = cursor.index
-        cursor.accept_any("ONLINE", "OFFLINE")
-        if cursor.accept("INDEX"):
-            cursor.accept("IF", "EXISTS")
+        if cursor.accept_any("INDEX", "ONLINE INDEX", "OFFLINE INDEX"):
+            cursor.accept("IF EXISTS")
             index = cursor.read_name("an index name")
             cursor.expect("ON")
             name = self._read_name(cursor)
             _accept_algorithm(cursor)
             return (ddl.AlterTable(name, (drop_index_clause(index),)),)
-        cursor.index = start
         return (_read_other_object(cursor, "DROP"),)
 
     def _read_rename(self, cursor: Cursor) -> tuple[ddl.SchemaChange, ...]:
         if cursor.accept("USER"):
             return (ddl.NoTableEffect("RENAME USER"),)
-        if cursor.accept_any("TABLE", "TABLES") is None:
-            raise cursor.error("TABLE expected")
-        cursor.accept("IF", "EXISTS")
+        cursor.expect("TABLE", "TABLES")
+        cursor.accept("IF EXISTS")
         pairs: list[ddl.SchemaChange] = []
-        while True:
+        while not pairs or cursor.accept(","):
             name = self._read_name(cursor)
             _accept_wait(cursor)
             cursor.expect("TO")
-            pairs.append(ddl.RenameTable(name, read_table_name(cursor)))
-            if not cursor.accept(","):
-                return tuple(pairs)
+            pairs.append(ddl.RenameTable(name, cursor.read_table_name()))
+        return tuple(pairs)
 
 
 def _read_other_object(cursor: Cursor, verb: str) -> ddl.NoTableEffect:
     """Reads an object of CREATE, ALTER or DROP that is neither a table nor a database nor an index."""
-    for words in _OTHER_OBJECTS_OF_WORDS:
-        if cursor.at(*words):
-            return ddl.NoTableEffect(f"{verb} {' '.join(words)}")
     start = cursor.index
     # Between modifiers there are values such as DEFINER=`root`@`localhost`. The object is before the first bracket.
     allowed = cursor.at_any(*_MODIFIERS, *_OTHER_OBJECTS)
     while allowed and not cursor.at_end and not cursor.at_any("(", ";", "TABLE", "DATABASE", "SCHEMA", "INDEX"):
-        word = cursor.accept_any(*_OTHER_OBJECTS)
-        if word is not None:
+        if word := cursor.accept_any(*_OTHER_OBJECTS):
             return ddl.NoTableEffect(f"{verb} {word}")
         cursor.skip()
     cursor.index = start
@@ -324,12 +284,11 @@ def _skip_statement(cursor: Cursor, what: str) -> None:
 
 def _accept_wait(cursor: Cursor) -> None:
     """Moves past MariaDB's WAIT n or NOWAIT."""
-    if not cursor.accept("NOWAIT") and cursor.accept("WAIT"):
+    if cursor.accept_any("WAIT", "NOWAIT") == "WAIT":
         cursor.read_integer()
 
 
 def _accept_algorithm(cursor: Cursor) -> None:
     """Moves past ALGORITHM and LOCK after CREATE INDEX or DROP INDEX."""
-    while cursor.accept_any("ALGORITHM", "LOCK"):
-        cursor.accept("=")
-        cursor.take(Kind.WORD, what="a word")
+    while cursor.accept_option("ALGORITHM", "LOCK"):
+        pass

@@ -6,20 +6,18 @@ A clause that does not fit makes the partitioning unknown instead of failing, so
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from typing import TypeAlias
 
 from typing_extensions import assert_never
 
 from cdc_pipeline.mysql.ddl.partitioning import numbered_partitions
-from cdc_pipeline.mysql.ddl.tokens import Cursor, Kind
+from cdc_pipeline.mysql.ddl.tokens import words_in
 from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.partitions import Partition, Partitioning, UnknownPartitionsError
-from cdc_pipeline.mysql.model.quoted_names import quoted
 
 _PartitionsClause: TypeAlias = ddl.DropPartition | ddl.AddPartitions | ddl.ReorganizePartition | ddl.CoalescePartition
 """Clauses that change the partitions but not the method of partitioning."""
-# Words of an expression that are not columns, as in EXTRACT(YEAR FROM d).
-_UNITS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND"})
 
 
 def altered_partitioning(
@@ -32,20 +30,15 @@ def altered_partitioning(
     if partitioning is not None:
         partitioning = _with_new_names(partitioning, new_names)
     for clause in clauses:
-        try:
-            partitioning = _after(partitioning, clause)
-        except UnknownPartitionsError as error:
-            partitioning = Partitioning.unknown(str(error), "" if partitioning is None else str(partitioning))
-    return partitioning
-
-
-def _after(partitioning: Partitioning | None, clause: ddl.Clause) -> Partitioning | None:
-    if isinstance(clause, ddl.RemovePartitioning):
-        return None
-    if isinstance(clause, ddl.PartitionBy):
-        return clause.partitioning
-    if isinstance(clause, _PartitionsClause):
-        return _with_partitions(partitioning, clause)
+        if isinstance(clause, ddl.RemovePartitioning):
+            partitioning = None
+        elif isinstance(clause, ddl.PartitionBy):
+            partitioning = clause.partitioning
+        elif isinstance(clause, _PartitionsClause):
+            try:
+                partitioning = _with_partitions(partitioning, clause)
+            except UnknownPartitionsError as error:
+                partitioning = Partitioning.unknown(str(error), "" if partitioning is None else str(partitioning))
     return partitioning
 
 
@@ -67,8 +60,16 @@ def _partitions_after(partitioning: Partitioning, clause: _PartitionsClause) -> 
     old = partitioning.partitions
     by_hash = partitioning.method == "hash"
     match clause:
+        case ddl.AddPartitions(count=int(count)):
+            if not by_hash:
+                raise UnknownPartitionsError(f"ADD PARTITION with a number of partitions by {partitioning.method}")
+            return old + numbered_partitions(len(old), count)
         case ddl.AddPartitions():
-            return old + _added(partitioning, clause, by_hash)
+            _check_values(partitioning, clause.partitions)
+            is_new = [
+                not clause.if_not_exists or partitioning.index_of(part.name) is None for part in clause.partitions
+            ]
+            return (*old, *compress(clause.partitions, is_new))
         case ddl.CoalescePartition():
             if not by_hash or clause.count >= len(old):
                 raise UnknownPartitionsError(
@@ -80,23 +81,14 @@ def _partitions_after(partitioning: Partitioning, clause: _PartitionsClause) -> 
         case ddl.ReorganizePartition():
             _check_values(partitioning, clause.partitions)
             replaced = _indexes(partitioning, clause.names, missing_ok=False)
-            before, upto = old[: min(replaced)], replaced | set(range(min(replaced)))
-            return (*_without(before, replaced), *clause.partitions, *_without(old, upto))
+            first = min(replaced)
+            after = (part for index, part in enumerate(old) if index > first and index not in replaced)
+            return (*old[:first], *clause.partitions, *after)
         case ddl.DropPartition():
-            return _without(old, _indexes(partitioning, clause.names, missing_ok=clause.if_exists))
+            dropped = _indexes(partitioning, clause.names, missing_ok=clause.if_exists)
+            return tuple(part for index, part in enumerate(old) if index not in dropped)
         case _:
             assert_never(clause)
-
-
-def _added(partitioning: Partitioning, clause: ddl.AddPartitions, by_hash: bool) -> tuple[Partition, ...]:
-    if clause.count is not None:
-        if not by_hash:
-            raise UnknownPartitionsError(f"ADD PARTITION with a number of partitions by {partitioning.method}")
-        return numbered_partitions(len(partitioning.partitions), clause.count)
-    _check_values(partitioning, clause.partitions)
-    if clause.if_not_exists:
-        return tuple(part for part in clause.partitions if partitioning.index_of(part.name) is None)
-    return clause.partitions
 
 
 def _check_values(partitioning: Partitioning, partitions: tuple[Partition, ...]) -> None:
@@ -114,44 +106,15 @@ def _indexes(partitioning: Partitioning, names: tuple[str, ...], *, missing_ok: 
     return {index for index in indexes.values() if index is not None}
 
 
-def _without(partitions: tuple[Partition, ...], indexes: set[int]) -> tuple[Partition, ...]:
-    return tuple(part for index, part in enumerate(partitions) if index not in indexes)
-
-
 def _with_new_names(partitioning: Partitioning, new_names: dict[str, str]) -> Partitioning:
-    """The partitioning with its columns renamed; unknown if one of them is dropped."""
-    try:
-        return replace(
-            partitioning,
-            expression=_renamed_expression(partitioning.expression, new_names),
-            columns=_renamed_columns(partitioning.columns, new_names),
-        )
-    except UnknownPartitionsError as error:
-        return Partitioning.unknown(str(error), str(partitioning))
+    """The partitioning with the new names of its columns.
 
-
-def _renamed_columns(columns: tuple[str, ...], new_names: dict[str, str]) -> tuple[str, ...]:
-    dropped = [name for name in columns if name.casefold() not in new_names]
-    if dropped:
-        raise UnknownPartitionsError(f"the partitioning uses the dropped column {', '.join(dropped)}")
-    return tuple(new_names[name.casefold()] for name in columns)
-
-
-def _renamed_expression(expression: str, new_names: dict[str, str]) -> str:
-    """The expression with its columns renamed. Its other words are functions and units."""
-    if not expression:
-        return expression
-    cursor = Cursor(expression)
-    text, end = "", 0
-    while not cursor.at_end:
-        token = cursor.skip()
-        name = token.text.casefold()
-        is_function = token.kind is Kind.WORD and cursor.at("(")
-        if token.kind is Kind.QUOTED and name not in new_names:
-            raise UnknownPartitionsError(f"the partitioning uses the dropped column {token.text}")
-        if token.kind in (Kind.WORD, Kind.QUOTED) and not is_function and new_names.get(name, name).casefold() != name:
-            if token.kind is Kind.WORD and token.text.upper() in _UNITS:
-                raise UnknownPartitionsError(f"{token.text} is a renamed column or a unit")
-            text += expression[end : token.start] + quoted(new_names[name])
-            end = token.end
-    return text + expression[end:]
+    Unknown if a column is dropped or if one of an expression is renamed, which MySQL and TiDB reject (error 3855).
+    """
+    lost = [name for name in partitioning.columns if name.casefold() not in new_names]
+    lost += sorted(word for word in words_in(partitioning.expression) if new_names.get(word, word).casefold() != word)
+    if lost:
+        reason = f"the partitioning uses the dropped or renamed column {', '.join(lost)}"
+        return Partitioning.unknown(reason, str(partitioning))
+    columns = tuple(new_names[name.casefold()] for name in partitioning.columns)
+    return replace(partitioning, columns=columns)

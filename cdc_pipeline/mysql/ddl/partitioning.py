@@ -6,7 +6,7 @@ A partitioning that cannot be parsed becomes an unknown one, not an error, so th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import TypeVar, cast
 
 from cdc_pipeline.mysql.ddl.column_types import accept_introducer
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind
@@ -21,36 +21,23 @@ from cdc_pipeline.mysql.model.partitions import (
     UnknownPartitionsError,
 )
 
-# Options of a partition, each followed by one word or string. None of them moves rows.
-_OPTIONS: tuple[tuple[str, ...], ...] = (
-    ("STORAGE", "ENGINE"),
-    ("ENGINE",),
-    ("STORAGE",),
-    ("COMMENT",),
-    ("DATA", "DIRECTORY"),
-    ("INDEX", "DIRECTORY"),
-    ("MAX_ROWS",),
-    ("MIN_ROWS",),
-    ("TABLESPACE",),
-    ("NODEGROUP",),
-    ("PLACEMENT", "POLICY"),
+# Options of a partition. None of them moves rows.
+_OPTIONS = (
+    *("STORAGE ENGINE", "ENGINE", "STORAGE", "COMMENT", "DATA DIRECTORY", "INDEX DIRECTORY", "MAX_ROWS", "MIN_ROWS"),
+    *("TABLESPACE", "NODEGROUP", "PLACEMENT POLICY"),
 )
 _KEYWORDS = frozenset({MAXVALUE, NULL, DEFAULT})
+_Read = TypeVar("_Read")
 
 
 def read_partitions(cursor: Cursor) -> tuple[Partition, ...]:
     """Reads definitions of partitions in brackets. Raises DdlSyntaxError for unknown words."""
-    partitions: list[Partition] = []
-    cursor.expect("(")
-    while True:
-        cursor.expect("PARTITION")
-        partitions.append(_read_partition(cursor))
-        if len(partitions) > MAX_PARTITIONS:
-            raise cursor.error(limit_message("partitions", len(partitions), MAX_PARTITIONS))
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    return tuple(partitions)
+    if not cursor.at("("):
+        raise cursor.error("definitions of partitions expected")
+    partitions = tuple(cursor.read_list(_read_partition))
+    if len(partitions) > MAX_PARTITIONS:
+        raise cursor.error(limit_message("partitions", len(partitions), MAX_PARTITIONS))
+    return partitions
 
 
 def read_partition_name(cursor: Cursor) -> str:
@@ -73,55 +60,32 @@ def read_partition_name(cursor: Cursor) -> str:
 
 
 def _read_partition(cursor: Cursor) -> Partition:
+    cursor.expect("PARTITION")
     name = read_partition_name(cursor)
     less_than: tuple[str, ...] = ()
     values: tuple[tuple[str, ...], ...] = ()
-    if cursor.accept("VALUES", "LESS", "THAN"):
-        less_than = (MAXVALUE,)
-        if not cursor.accept(MAXVALUE):
-            cursor.expect("(")
-            less_than = _read_values(cursor)
-    elif cursor.accept("VALUES", "IN"):
-        values = _read_tuples(cursor)
+    if cursor.accept("VALUES LESS THAN"):
+        less_than = (MAXVALUE,) if cursor.accept(MAXVALUE) else tuple(cursor.read_list(_read_value))
+    elif cursor.accept("VALUES IN"):
+        values = tuple(cursor.read_list(_read_tuple))
     elif cursor.accept(DEFAULT):
         values = ((DEFAULT,),)
-    _accept_options(cursor)
-    if cursor.at("(", "SUBPARTITION"):
+    while cursor.accept_option(*_OPTIONS):
+        pass
+    if cursor.at("( SUBPARTITION"):
         cursor.read_group()  # they divide the rows of this partition only
     return Partition(name, less_than, values)
 
 
-def _accept_options(cursor: Cursor) -> None:
-    while any(cursor.accept(*words) for words in _OPTIONS):
-        cursor.accept("=")
-        cursor.take(Kind.WORD, Kind.QUOTED, Kind.STRING, Kind.NUMBER, what="the value of an option")
-
-
-def _read_tuples(cursor: Cursor) -> tuple[tuple[str, ...], ...]:
-    """Reads an IN list: values, or tuples of values in brackets."""
-    items: list[tuple[str, ...]] = []
-    cursor.expect("(")
-    while True:
-        before = cursor.index
-        item = _read_values(cursor) if cursor.accept("(") else ()
-        if len(item) < 2 or not cursor.at_any(",", ")"):
-            # the brackets belong to an expression
-            cursor.index = before
-            item = (_read_value(cursor),)
-        items.append(item)
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    return tuple(items)
-
-
-def _read_values(cursor: Cursor) -> tuple[str, ...]:
-    """Reads values and the closing bracket."""
-    values = [_read_value(cursor)]
-    while cursor.accept(","):
-        values.append(_read_value(cursor))
-    cursor.expect(")")
-    return tuple(values)
+def _read_tuple(cursor: Cursor) -> tuple[str, ...]:
+    """Reads an item of an IN list: a value, or several in brackets."""
+    before = cursor.index
+    if cursor.at("("):
+        values = cursor.read_list(_read_value)
+        if len(values) > 1 and cursor.at_any(",", ")"):
+            return tuple(values)
+        cursor.index = before  # the brackets belong to an expression
+    return (_read_value(cursor),)
 
 
 def _read_value(cursor: Cursor) -> str:
@@ -137,73 +101,63 @@ def _read_value(cursor: Cursor) -> str:
     return text.upper() if text.upper() in _KEYWORDS else text
 
 
-def read_partitioning(cursor: Cursor, may_follow: Callable[[Cursor], bool]) -> Partitioning:
+def read_partitioning(cursor: Cursor, *ends: str) -> Partitioning:
     """Reads a partitioning from PARTITION BY on; an unknown one if it cannot be parsed.
 
-    `may_follow` returns whether the cursor is at the next part of the statement, where an unknown partitioning ends.
+    `ends`: words of the statement that may follow.
     """
-    before, start = cursor.index, cursor.position
+    return known_or_unknown(cursor, _read, *ends)
+
+
+def known_or_unknown(cursor: Cursor, read: Callable[[Cursor], _Read], *ends: str) -> _Read | Partitioning:
+    """What `read` reads up to the end of the statement or one of `ends`; an unknown partitioning if it cannot be parsed."""
+    before = cursor.index
     try:
-        partitioning = _read(cursor)
-        if at_statement_end(cursor) or may_follow(cursor):
-            return partitioning
+        found = read(cursor)
+        if cursor.at_statement_end or cursor.at_any(*ends):
+            return found
         reason = str(cursor.error("cannot parse the partitioning"))
     except (DdlSyntaxError, UnknownPartitionsError) as error:
         reason = str(error)
     cursor.index = before
-    return Partitioning.unknown(reason, read_to_clause(cursor, start, may_follow))
-
-
-def at_statement_end(cursor: Cursor) -> bool:
-    """Whether the statement ends at the cursor."""
-    return cursor.at_end or cursor.at(";")
-
-
-def read_to_clause(cursor: Cursor, start: int, may_follow: Callable[[Cursor], bool]) -> str:
-    """Moves to the end of the statement, or to `may_follow` outside brackets. Returns the text from `start` on."""
-    while not at_statement_end(cursor) and not may_follow(cursor):
-        cursor.skip_item()
-    return cursor.text_since(start)
+    return Partitioning.unknown(reason, cursor.skip_to(*ends))
 
 
 def _read(cursor: Cursor) -> Partitioning:
-    cursor.expect("PARTITION", "BY")
+    cursor.expect("PARTITION BY")
     if cursor.at_any("KEY", "LINEAR"):
         raise UnknownPartitionsError("partitions by KEY or LINEAR HASH: their functions are not computed")
-    if cursor.accept("HASH"):
-        return _read_hash_partitioning(cursor, cursor.read_group())
-    word = cursor.accept_any("RANGE", "LIST")
-    if word is None:
+    method = cursor.accept_any("RANGE COLUMNS", "LIST COLUMNS", "RANGE", "LIST", "HASH")
+    if method is None:
         raise cursor.error("RANGE, LIST, HASH or KEY expected")
-    with_columns = cursor.accept("COLUMNS")
-    expression, columns = ("", _read_names(cursor)) if with_columns else (cursor.read_group(), ())
+    by_columns = method.endswith("COLUMNS")
+    expression, columns = (
+        ("", tuple(cursor.read_list(Cursor.read_column_name))) if by_columns else (cursor.read_group(), ())
+    )
     count = cursor.read_integer() if cursor.accept("PARTITIONS") else None
     _accept_subpartitioning(cursor)
-    if not cursor.at("("):
-        raise cursor.error("definitions of partitions expected")
-    partitions = read_partitions(cursor)
-    _accept_indexes(cursor)
+    if method == "HASH" and not cursor.at("("):
+        partitions = numbered_partitions(0, 1 if count is None else count)
+    else:
+        partitions = read_partitions(cursor)
+    if cursor.accept("UPDATE INDEXES"):  # TiDB's UPDATE INDEXES (index GLOBAL, …)
+        cursor.read_group()
     if count is not None and count != len(partitions):
         raise UnknownPartitionsError(f"PARTITIONS {count} with {len(partitions)} definitions")
-    width = len(columns) or 1
     for part in partitions:
-        items = (part.less_than,) if word == "RANGE" else part.values
-        if not items or any(len(item) != width and item != (DEFAULT,) for item in items):
-            raise UnknownPartitionsError(f"partition {part.name!r} has no value for each column")
-    method_name = cast("Method", word.lower() + (" columns" if with_columns else ""))
-    return Partitioning(method_name, expression, columns, partitions)
+        _check_values(part, method, len(columns) or 1)
+    return Partitioning(cast("Method", method.lower()), expression, columns, partitions)
 
 
-def _read_hash_partitioning(cursor: Cursor, expression: str) -> Partitioning:
-    count = cursor.read_integer() if cursor.accept("PARTITIONS") else None
-    partitions = read_partitions(cursor) if cursor.at("(") else ()
-    _accept_indexes(cursor)
-    if any(part.less_than or part.values for part in partitions):
-        raise UnknownPartitionsError("partitions by HASH with values")
-    if partitions and count is not None and count != len(partitions):
-        raise UnknownPartitionsError(f"PARTITIONS {count} with {len(partitions)} definitions")
-    partitions = partitions or numbered_partitions(0, 1 if count is None else count)
-    return Partitioning("hash", expression, partitions=partitions)
+def _check_values(part: Partition, method: str, width: int) -> None:
+    """Raises UnknownPartitionsError unless the partition has the values that its method needs."""
+    if method == "HASH":
+        if part.less_than or part.values:
+            raise UnknownPartitionsError("partitions by HASH with values")
+        return
+    items = (part.less_than,) if method.startswith("RANGE") else part.values
+    if not items or any(len(item) != width and item != (DEFAULT,) for item in items):
+        raise UnknownPartitionsError(f"partition {part.name!r} has no value for each column")
 
 
 def numbered_partitions(first: int, count: int) -> tuple[Partition, ...]:
@@ -215,32 +169,11 @@ def numbered_partitions(first: int, count: int) -> tuple[Partition, ...]:
 
 def _accept_subpartitioning(cursor: Cursor) -> None:
     """Moves past SUBPARTITION BY …, which decides only where the rows of a partition are stored."""
-    if not cursor.accept("SUBPARTITION", "BY"):
+    if not cursor.accept("SUBPARTITION BY"):
         return
     cursor.accept("LINEAR")
-    if not cursor.accept("HASH"):
-        cursor.expect("KEY")
-        if cursor.accept("ALGORITHM"):
-            cursor.expect("=")
-            cursor.read_integer()
+    if cursor.expect("HASH", "KEY") == "KEY":
+        cursor.accept_option("ALGORITHM")
     cursor.read_group()
     if cursor.accept("SUBPARTITIONS"):
         cursor.read_integer()
-
-
-def _read_names(cursor: Cursor) -> tuple[str, ...]:
-    """Reads columns in brackets."""
-    names: list[str] = []
-    cursor.expect("(")
-    while True:
-        names.append(cursor.read_name("a column name"))
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    return tuple(names)
-
-
-def _accept_indexes(cursor: Cursor) -> None:
-    """Moves past TiDB's UPDATE INDEXES (index GLOBAL, …)."""
-    if cursor.accept("UPDATE", "INDEXES"):
-        cursor.read_group()

@@ -1,22 +1,21 @@
 """A cursor over the tokens of a MySQL statement.
 
-sqlglot splits the text into tokens. This module removes comments and opens executable comments before, and unescapes
-literals after. A token is a keyword by its text alone; a quoted name never is.
+Comments are no tokens, and executable comments are open. A token is a keyword by its text alone; a quoted name never is.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
-
-from sqlglot.dialects.mysql import MySQL
-from sqlglot.errors import TokenError
-from sqlglot.tokenizer_core import Token as SqlglotToken
-from sqlglot.tokenizer_core import TokenType
+from functools import cache
+from typing import TypeVar
 
 from cdc_pipeline.mysql.model.limits import MAX_NAME_CHARACTERS, MAX_STATEMENT_CHARACTERS, limit_message
+from cdc_pipeline.mysql.model.table import TableName
+
+_Item = TypeVar("_Item")
 
 
 class DdlSyntaxError(ValueError):
@@ -64,25 +63,32 @@ class Token:
     """Exclusive."""
 
 
-# Literals and quoted names come first, so that a comment inside them does not count.
-_USER_STRINGS = r"""'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" """
-_PRINTED_STRINGS = "'(?:[^']|'')*'"
-_LEXEME_PATTERN = r"""
-    (?P<quoted> STRINGS | `(?:[^`]|``)*` )
+_LETTER = r"[0-9A-Za-z$_\x80-\U0010ffff]"
+_NAME_END = _LETTER.replace("]", "`]")
+_USER_STRINGS = r"""[nN]?'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" """
+_PRINTED_STRINGS = "[nN]?'(?:[^']|'')*'"
+# Groups of tokens have the names of `Kind`. Digits after the dot of `db.2024` are a name.
+_LEXEME_PATTERN = rf"""
+    (?P<STRING> STRINGS )
+    | (?P<QUOTED> `(?:[^`]|``)*` )
+    | (?P<BITS> [bB]'[01]*' | 0b[01]+(?!{_LETTER}) )
+    | (?P<HEX> [xX]'[0-9a-fA-F]*' | 0x[0-9a-fA-F]+(?!{_LETTER}) )
+    | (?P<invalid> [bBxX]' )
+    | (?P<NUMBER> (?<!{_NAME_END}\.) (?:[0-9]+(?:\.[0-9]*)?|(?<!{_NAME_END})\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?!{_LETTER}) )
+    | (?P<WORD> {_LETTER}+ )
     | (?P<unclosed> ['"`] )
-    | (?P<executable> /\*M?!(?P<version>\d{5,6})? | /\*T!(?:\[[^\]\s]*\])? )
-    | (?P<comment> /\*(?:.*?)\*/ )
+    | (?P<executable> /\*M?!(?P<version>\d{{5,6}})? | /\*T!(?:\[[^\]\s]*\])? )
+    | (?P<comment> /\*.*?\*/ | (?:\#|--(?=[\s\x00-\x1f]|\Z)) [^\n]* )
     | (?P<endless> /\* )
-    | (?P<line> (?:\#|--(?=[\s\x00-\x1f]|\Z)) [^\n]* )
     | (?P<close> \*/ )
+    | (?P<gap> [ \t\n\r\v\f]+ )
+    | (?P<SYMBOL> ->>? | <=> | [<>!:]= | <> | :: | \|\| | && | @@ | [!-~] )
     """
 _LEXEMES = {
     quoting: re.compile(_LEXEME_PATTERN.replace("STRINGS", strings), re.VERBOSE | re.DOTALL)
     for quoting, strings in ((Quoting.MYSQL, _USER_STRINGS), (Quoting.TIDB, _PRINTED_STRINGS))
 }
-_WORD = re.compile(r"(?:[0-9A-Za-z$_]|[^\x00-\x7f])+")
-_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_GAP = re.compile(r"[ \t\n\r\v\f]*")
+_ERRORS = {"unclosed": "no closing {}", "endless": "unterminated comment", "invalid": "invalid literal {}"}
 _ESCAPE = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
 _BACKSLASHES = re.compile(r"\\+")
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
@@ -90,13 +96,16 @@ _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", 
 _NEWEST_MYSQL = 99998
 
 
-class _Tokenizer(MySQL.Tokenizer):
-    # sqlglot returns everything after a leading RENAME or CALL as one string.
-    COMMANDS: ClassVar[set[TokenType]] = set()
+@cache
+def _words(text: str) -> list[str]:
+    return text.split()
 
 
 class Cursor:
-    """Reads the tokens of one statement from left to right. Raises DdlSyntaxError if the text has no tokens."""
+    """Reads the tokens of one statement from left to right. Raises DdlSyntaxError if the text has no tokens.
+
+    Keywords and symbols are given as one text, the keywords in upper case: `IF NOT EXISTS`.
+    """
 
     def __init__(self, sql: str, quoting: Quoting = Quoting.MYSQL) -> None:
         self.text, self._tokens = _tokens(sql, quoting)
@@ -110,20 +119,26 @@ class Cursor:
         index = self.index + offset
         return self._tokens[index] if index < len(self._tokens) else None
 
-    def at(self, *words: str, offset: int = 0) -> bool:
-        """Whether the next tokens are these symbols or keywords (in upper case), ignoring the statement's case."""
-        for ahead, word in enumerate(words, offset):
-            token = self.peek(ahead)
-            if token is None or token.kind not in (Kind.WORD, Kind.SYMBOL):
-                return False
-            # `upper` turns some other letters into ASCII letters. MySQL's keywords do not.
-            if not token.text.isascii() or token.text.upper() != word:
-                return False
-        return True
+    def at(self, words: str, *, offset: int = 0) -> bool:
+        """Whether the next tokens are these symbols or keywords, in any case."""
+        return all(self._word(ahead) == word for ahead, word in enumerate(_words(words), offset))
 
-    def at_any(self, *words: str) -> bool:
-        """Whether the next token is one of these keywords or symbols."""
-        return any(self.at(word) for word in words)
+    def _word(self, offset: int) -> str | None:
+        """The token as a symbol or a keyword in upper case."""
+        token = self.peek(offset)
+        if token is None or token.kind not in (Kind.WORD, Kind.SYMBOL):
+            return None
+        # `upper` turns some other letters into ASCII letters. MySQL's keywords do not.
+        return token.text.upper() if token.text.isascii() else None
+
+    def at_any(self, *choices: str) -> bool:
+        """Whether the next tokens are one of these."""
+        return self._choice(choices) is not None
+
+    def _choice(self, choices: tuple[str, ...]) -> str | None:
+        word = self._word(0)
+        same = () if word is None else (one for one in choices if one == word or one.startswith(f"{word} "))
+        return next((one for one in same if self.at(one)), None)
 
     def at_kind(self, *kinds: Kind) -> bool:
         """Whether the next token is of one of these kinds."""
@@ -135,6 +150,10 @@ class Cursor:
         return self.index >= len(self._tokens)
 
     @property
+    def at_statement_end(self) -> bool:
+        return self.at_end or self.at(";")
+
+    @property
     def position(self) -> int:
         """The first character of the next token, or the end of the text."""
         token = self.peek()
@@ -142,24 +161,23 @@ class Cursor:
 
     # ---- read
 
-    def accept(self, *words: str) -> bool:
+    def accept(self, words: str) -> bool:
         """Moves past these keywords or symbols if they are next. Returns whether they were."""
-        if not self.at(*words):
-            return False
-        self.index += len(words)
-        return True
+        return self.accept_any(words) is not None
 
-    def accept_any(self, *words: str) -> str | None:
-        """Moves past the next token if it is one of these. Returns which one."""
-        for word in words:
-            if self.accept(word):
-                return word
-        return None
+    def accept_any(self, *choices: str) -> str | None:
+        """Moves past the first of these that is next. Returns it."""
+        found = self._choice(choices)
+        if found is not None:
+            self.index += len(_words(found))
+        return found
 
-    def expect(self, *words: str) -> None:
-        """Moves past these keywords or symbols. Raises DdlSyntaxError if they are not next."""
-        if not self.accept(*words):
-            raise self.error(f"{' '.join(words)} expected")
+    def expect(self, *choices: str) -> str:
+        """Moves past one of these. Raises DdlSyntaxError if none is next."""
+        found = self.accept_any(*choices)
+        if found is None:
+            raise self.error(f"{' or '.join(choices)} expected")
+        return found
 
     def take(self, *kinds: Kind, what: str) -> Token:
         """Returns the next token. Raises DdlSyntaxError if it is of none of these kinds."""
@@ -181,6 +199,14 @@ class Cursor:
                 limit_message(f"characters of {what}", len(token.text), MAX_NAME_CHARACTERS), token.start
             )
         return token.text
+
+    def read_column_name(self) -> str:
+        return self.read_name("a column name")
+
+    def read_table_name(self) -> TableName:
+        """Reads `table` or `database.table`. The database of an unqualified name is empty."""
+        name = self.read_name("a table name")
+        return TableName(name, self.read_name("a table name")) if self.accept(".") else TableName("", name)
 
     def read_string(self, *, is_literal: bool = False) -> str:
         """Reads a string. Adjacent strings are concatenated, as in MySQL.
@@ -225,6 +251,49 @@ class Cursor:
         else:
             self.skip()
 
+    def skip_to(self, *ends: str) -> str:
+        """Moves to the end of the statement, or before one of these outside brackets. Returns the text up to there."""
+        start = self.position
+        while not self.at_statement_end and not self.at_any(*ends):
+            self.skip_item()
+        return self.text_since(start)
+
+    def read_list(self, read_item: Callable[[Cursor], _Item]) -> list[_Item]:
+        """Reads brackets with one or more items between commas."""
+        self.expect("(")
+        items = [read_item(self)]
+        while self.accept(","):
+            items.append(read_item(self))
+        self.expect(")")
+        return items
+
+    def read_bare_list(self, read_item: Callable[[Cursor], _Item], *ends: str) -> list[_Item]:
+        """Reads items between commas without brackets, each of one word, perhaps with one of `ends` after it.
+
+        After a comma, more words begin the next clause.
+        """
+        items = [read_item(self)]
+        while self.at(",") and (self.peek(2) is None or any(self.at(end, offset=2) for end in (",", ";", *ends))):
+            self.expect(",")
+            items.append(read_item(self))
+        return items
+
+    def accept_option(self, *names: str) -> str | None:
+        """Moves past one of these options and its value, if one is next. Returns its name."""
+        name = self.accept_any(*names)
+        if name is not None:
+            self.read_option_value()
+        return name
+
+    def read_option_value(self) -> str:
+        """Reads the value of an option, perhaps after `=`: one word, string or number, or brackets. Returns it as text."""
+        self.accept("=")
+        if self.at("("):
+            return self.read_group()
+        if self.at_kind(Kind.STRING):
+            return self.read_string()
+        return self.take(Kind.WORD, Kind.QUOTED, Kind.NUMBER, what="the value of an option").text
+
     # ---- text
 
     def _last_end(self) -> int:
@@ -256,59 +325,30 @@ def _tokens(sql: str, quoting: Quoting) -> tuple[str, list[Token]]:
         raise DdlSyntaxError(
             limit_message("characters of the statement", len(sql), MAX_STATEMENT_CHARACTERS), MAX_STATEMENT_CHARACTERS
         )
-    text, masked = _without_comments(sql, _LEXEMES[quoting])
-    try:
-        raw = _Tokenizer().tokenize(masked)
-    except TokenError as error:
-        raise DdlSyntaxError(f"cannot split into tokens: {' '.join(str(error).split())[:80]}", 0) from error
-    tokens: list[Token] = []
+    text, tokens, opened = list(sql), list[Token](), list[int]()
     end = 0
-    for item in raw:
-        # the tokenizer must not lose text silently
-        if not _GAP.fullmatch(text, end, item.start):
-            raise DdlSyntaxError(f"cannot read {text[end : item.start][:60]!r}", end)
-        end = item.end + 1
-        _append(tokens, item, text, quoting)
-    if not _GAP.fullmatch(text, end):
-        raise DdlSyntaxError(f"cannot read {text[end:][:60]!r}", end)
-    return text, tokens
-
-
-def _without_comments(sql: str, lexeme_pattern: re.Pattern[str]) -> tuple[str, str]:
-    """The text with comments replaced by spaces and executable comments opened; the same with zeros inside quotes.
-
-    sqlglot differs from MySQL in escapes and quotes. Zeros leave nothing to interpret.
-    """
-    text, masked = list(sql), list(sql)
-
-    def blank(start: int, end: int) -> None:
-        text[start:end] = masked[start:end] = " " * (end - start)
-
-    opened: list[int] = []
-    end = 0
-    while lexeme := lexeme_pattern.search(sql, end):
-        start, end = lexeme.span()
-        if lexeme["quoted"]:
-            masked[start + 1 : end - 1] = "0" * (end - start - 2)
-        elif lexeme["unclosed"]:
-            raise DdlSyntaxError(f"no closing {lexeme['unclosed']}", start)
-        elif lexeme["endless"]:
-            raise DdlSyntaxError("unterminated comment", start)
-        elif lexeme["executable"]:
-            _check_version(lexeme["executable"], lexeme["version"], start)
+    while end < len(sql):
+        start, lexeme = end, _LEXEMES[quoting].match(sql, end)
+        if lexeme is None:
+            raise DdlSyntaxError(f"cannot read {sql[start : start + 60]!r}", start)
+        name, raw, end = lexeme.lastgroup or "", lexeme.group(), lexeme.end()
+        if name in _ERRORS:
+            raise DdlSyntaxError(_ERRORS[name].format(raw), start)
+        if name == "close" and not opened:
+            name, raw, end = "SYMBOL", "*", start + 1  # the slash may begin a comment
+        if name in Kind.__members__:
+            tokens.append(Token(Kind[name], _value(Kind[name], raw, quoting), start, end))
+            continue
+        if name == "executable":
+            _check_version(raw, lexeme["version"], start)
             opened.append(start)
-            blank(start, end)
-        elif lexeme["close"]:
-            if opened:
-                opened.pop()
-                blank(start, end)
-            else:
-                end = start + 1  # a `*` and perhaps the start of a comment
-        else:
-            blank(start, end)
+        elif name == "close":
+            opened.pop()
+        if name != "gap":
+            text[start:end] = " " * (end - start)
     if opened:
         raise DdlSyntaxError("unterminated comment", opened[0])
-    return "".join(text), "".join(masked)
+    return "".join(text), tokens
 
 
 def _check_version(opening: str, version: str | None, position: int) -> None:
@@ -317,53 +357,14 @@ def _check_version(opening: str, version: str | None, position: int) -> None:
         raise DdlSyntaxError(f"{opening!r}: only some servers run this comment", position)
 
 
-def _append(tokens: list[Token], item: SqlglotToken, text: str, quoting: Quoting) -> None:
-    start, end = item.start, item.end + 1
-    raw = text[start:end]
-    if raw[0] == "`":
-        tokens.append(Token(Kind.QUOTED, raw[1:-1].replace("``", "`"), start, end))
-    elif raw[0] in "'\"":
-        value = _unescaped(raw) if quoting is Quoting.MYSQL else raw[1:-1].replace("''", "'")
-        tokens.append(Token(Kind.STRING, value, start, end))
-    elif raw[-1] == "'" and raw[0] in "nN":
-        tokens.append(Token(Kind.STRING, _unescaped(raw[1:]), start, end))
-    elif item.token_type in (TokenType.BIT_STRING, TokenType.HEX_STRING):
-        is_bits = item.token_type is TokenType.BIT_STRING
-        digits = raw[2:-1] if raw[-1] == "'" else raw[2:]
-        if not re.fullmatch(r"[01]*" if is_bits else r"[0-9a-fA-F]*", digits):
-            raise DdlSyntaxError(f"invalid literal {raw[:40]!r}", start)
-        tokens.append(Token(Kind.BITS if is_bits else Kind.HEX, digits, start, end))
-    else:
-        # sqlglot has one token for 'PRIMARY KEY' and two for `1abc`
-        for word in re.finditer(r"[^ \t\n\r\v\f]+", raw):
-            _append_plain(tokens, word.group(), start + word.start())
-
-
-def _append_plain(tokens: list[Token], word: str, start: int) -> None:
-    last = tokens[-1] if tokens else None
-    if last is not None and last.end == start and last.kind in (Kind.NUMBER, Kind.WORD) and _WORD.fullmatch(word):
-        tokens.pop()
-        word, start = last.text + word, last.start
-    end = start + len(word)
-    if _NUMBER.fullmatch(word):
-        kind = Kind.NUMBER
-    elif _WORD.fullmatch(word):
-        kind = Kind.WORD
-    else:
-        kind = Kind.SYMBOL
-    if kind is Kind.NUMBER and last is not None and last.kind is Kind.SYMBOL and last.text == "." and last.end == start:
-        kind = _after_dot(tokens, start)
-        if kind is Kind.NUMBER:
-            tokens.pop()
-            word, start = "." + word, last.start
-    tokens.append(Token(kind, word, start, end))
-
-
-def _after_dot(tokens: list[Token], start: int) -> Kind:
-    """The kind of digits after a dot: WORD in `db.2024`, NUMBER in `.5`."""
-    before = tokens[-2] if len(tokens) > 1 else None
-    follows_name = before is not None and before.kind in (Kind.WORD, Kind.QUOTED) and before.end == start - 1
-    return Kind.WORD if follows_name else Kind.NUMBER
+def _value(kind: Kind, raw: str, quoting: Quoting) -> str:
+    """The `text` of the token."""
+    if kind is Kind.QUOTED:
+        return raw[1:-1].replace("``", "`")
+    if kind is Kind.STRING:
+        literal = raw.lstrip("nN")
+        return _unescaped(literal) if quoting is Quoting.MYSQL else literal[1:-1].replace("''", "'")
+    return raw[2:].rstrip("'") if kind in (Kind.BITS, Kind.HEX) else raw
 
 
 def _unescaped(literal: str) -> str:

@@ -9,58 +9,34 @@ from typing import Any
 from cdc_pipeline.mysql.model import schema_changes as ddl
 from cdc_pipeline.mysql.model.table import TableName
 
-_CREATED = frozenset(
-    (
-        *((kind, "name") for kind in (ddl.CreateTable, ddl.CreateTableLike, ddl.RecoverTable, ddl.RenameTo)),
-        *((kind, "new_name") for kind in (ddl.RenameTable, ddl.RecoverTable)),
-    )
-)
-"""The fields whose tables do not exist before the statement."""
-
 
 def folded(name: TableName) -> TableName:
     """The name in lower case: equal for names that differ in case alone."""
     return TableName(name.database.lower(), name.table.lower())
 
 
-def with_names(
-    change: ddl.SchemaChange, existing: Callable[[TableName], TableName], created: Callable[[TableName], TableName]
-) -> ddl.SchemaChange:
-    """The statement with other table names: `existing` replaces those of tables before it, `created` those after it."""
-    named: ddl.SchemaChange = _with_names(change, existing, created)
+def with_names(change: ddl.SchemaChange, renamed: Callable[[TableName], TableName]) -> ddl.SchemaChange:
+    """The statement with other table names."""
+    named: ddl.SchemaChange = _with_names(change, renamed)
     if isinstance(named, ddl.AlterTable):
-        return replace(named, clauses=tuple(_with_names(clause, existing, created) for clause in named.clauses))
+        return replace(named, clauses=tuple(_with_names(clause, renamed) for clause in named.clauses))
     return named
 
 
-def _with_names(
-    value: Any, existing: Callable[[TableName], TableName], created: Callable[[TableName], TableName]
-) -> Any:
+def _with_names(value: Any, renamed: Callable[[TableName], TableName]) -> Any:
     names = {item.name: name for item in fields(value) if isinstance(name := getattr(value, item.name), TableName)}
-    creates = isinstance(value, ddl.NotSupported) and value.creates
-    found = {
-        field: (created if creates or (type(value), field) in _CREATED else existing)(name)
-        for field, name in names.items()
-    }
+    found = {field: renamed(name) for field, name in names.items()}
     return value if found == names else replace(value, **found)
 
 
 def unqualified_names(changes: Iterable[ddl.SchemaChange]) -> tuple[set[TableName], set[TableName]]:
     """The names without database of a statement's changes: (of tables that exist before it, of those that it creates)."""
     before, after = set[TableName](), set[TableName]()
-
-    def existing(name: TableName) -> TableName:
-        if not name.database and name not in after:
-            before.add(name)
-        return name
-
-    def created(name: TableName) -> TableName:
-        if not name.database:
-            after.add(name)
-        return name
-
     for change in changes:
-        with_names(change, existing, created)
+        names = {name for name in table_names(change) if not name.database}
+        created = names.intersection(created_names([change]))
+        before |= names - created - after
+        after |= created
     return before, after
 
 
@@ -72,7 +48,7 @@ def table_names(change: ddl.SchemaChange) -> list[TableName]:
         found.append(name)
         return name
 
-    with_names(change, collect, collect)
+    with_names(change, collect)
     return found
 
 
@@ -92,11 +68,11 @@ def with_database(change: ddl.SchemaChange, database: str) -> ddl.SchemaChange:
     def qualify(name: TableName) -> TableName:
         return replace(name, database=name.database or database)
 
-    return with_names(change, qualify, qualify)
+    return with_names(change, qualify)
 
 
 def with_keys(change: ddl.SchemaChange, key: Callable[[TableName], TableName]) -> ddl.SchemaChange:
     """The statement with the key of each name of a table or database."""
     if isinstance(change, (ddl.DropDatabase, ddl.RecoverDatabase)):
         return replace(change, database=key(TableName(change.database, "")).database)
-    return with_names(change, key, key)
+    return with_names(change, key)

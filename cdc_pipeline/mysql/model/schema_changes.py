@@ -19,6 +19,7 @@ from cdc_pipeline.mysql.model.base_changes import (
     TableNames,
     UnsureConversion,
 )
+from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.partitions import Partition, Partitioning
 from cdc_pipeline.mysql.model.table import Column, Default, ForeignKey, PlainIndex, TableName, TableSchema, UniqueKey
 from cdc_pipeline.stored_json import BY_CLASS
@@ -270,6 +271,15 @@ RowKeepingClause: TypeAlias = (
     NoRowEffect | AddIndex | AddForeignKey | DropForeignKey | SetEngine | DefaultCharset | PartitionDefinitionClause
 )
 """The clauses that change neither rows nor columns."""
+
+
+class SchemaConflictError(ValueError):
+    """A clause does not fit the schema, so the schema is not the one that upstream had."""
+
+    def __init__(self, clause: Clause, reason: str) -> None:
+        super().__init__(f"{reason}: {shortened(clause.description())}")
+        self.clause = clause
+        self.reason = reason
 
 
 # ---- statements

@@ -192,6 +192,14 @@ class ColumnOrigin:
     before: Column | None
 
     @property
+    def is_moved(self) -> bool:
+        """Whether the column has other values than the old column of its name.
+
+        The columns may look the same before and after: `DROP c, ADD c INT`, or two of one type that swap names and places.
+        """
+        return self.before is None or self.before.name.casefold() != self.after.name.casefold()
+
+    @property
     def loses_nulls(self) -> bool:
         """Whether NULLs of the column have another value after the change, because it became NOT NULL.
 
@@ -206,3 +214,9 @@ class ColumnOrigin:
 def origins_by_name(before: TableSchema, columns: Iterable[Column]) -> tuple[ColumnOrigin, ...]:
     """The origin of each column: the column of the same name in `before`."""
     return tuple(ColumnOrigin(column, before.find(column.name)) for column in columns)
+
+
+def names_after(before: TableSchema, origins: Iterable[ColumnOrigin]) -> dict[str, str | None]:
+    """The new name of each column of `before`; None if it is dropped (the argument of `gaps.gaps_after_alter`)."""
+    after = {origin.before.name: origin.after.name for origin in origins if origin.before is not None}
+    return {column.name: after.get(column.name) for column in before.columns}

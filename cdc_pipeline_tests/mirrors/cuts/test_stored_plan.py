@@ -167,10 +167,10 @@ def _all_steps() -> tuple[Step, ...]:
     return (
         CreateMirror(state),
         ApplyRows(state, T, (0, 2), 40, True, (("ticdc", {"v": "binary"}),), ("v",), ("g",), ("u",)),
-        ChangeColumns(state, masked, origins, 12, (("v", "v__dropped_7"),)),
+        ChangeColumns(masked, state, origins, 12, (("v", "v__dropped_7"),)),
         UpdateState(masked),
         TruncateMirror(state),
-        RenameMirror(state, masked, "7"),
+        RenameMirror(masked, state, "7"),
         DropMirror(state, "7.0.3"),
         DeleteRows(state, _ROWS, "TRUNCATE p0"),
         ChangeSourceRows(masked, U, origins, ("v",), T, 5),

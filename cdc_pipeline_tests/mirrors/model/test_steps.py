@@ -44,5 +44,5 @@ def test_mirrors_and_folder_of_a_step(kind: type[Step]) -> None:
     ],
 )
 def test_where_a_rename_finds_its_mirror(dropped_by: str | None, local: str, remote: str) -> None:
-    step = RenameMirror(OTHER, STATE, dropped_by)
+    step = RenameMirror(STATE, OTHER, dropped_by)
     assert (step.folder_before(PATHS), step.folder_before(REMOTE)) == (local, remote)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc_pipeline.mysql.ddl.evolution import SchemaConflictError, altered, row_shape
+from cdc_pipeline.mysql.ddl.evolution import altered, row_shape
 from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
@@ -18,6 +18,7 @@ from cdc_pipeline.mysql.model.schema_changes import (
     NotSupportedClause,
     RenameTable,
     RenameTo,
+    SchemaConflictError,
 )
 from cdc_pipeline.mysql.model.table import Column, TableName, TableSchema
 from cdc_pipeline.mysql.types.charsets import charset_of_column, collation_of_column
