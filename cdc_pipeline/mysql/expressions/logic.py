@@ -8,7 +8,7 @@ from dataclasses import replace
 from cdc_pipeline.mysql.expressions import values as v
 from cdc_pipeline.mysql.expressions.arithmetic import as_number, decimal
 from cdc_pipeline.mysql.expressions.moments import as_datetime
-from cdc_pipeline.mysql.expressions.texts import as_bytes, as_strings, combined_string, equal_texts, ordered_texts
+from cdc_pipeline.mysql.expressions.texts import as_strings, combined_string, text_comparison
 from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Function, Value, ValueKind
 
 _STRINGS = frozenset({ValueKind.TEXT, ValueKind.BYTES})
@@ -16,48 +16,41 @@ _STRINGS = frozenset({ValueKind.TEXT, ValueKind.BYTES})
 
 def comparison(operator: str, left: Value, right: Value, context: Context) -> Value:
     """`left operator right` for `=`, `<>`, `<`, `<=`, `>` and `>=`. Raises ExpressionError for unsupported kinds."""
-    if ValueKind.NULL in (left.kind, right.kind):
+    kinds = {left.kind, right.kind}
+    if ValueKind.NULL in kinds:
         return v.null()
+    if kinds == {ValueKind.TEXT}:
+        return text_comparison(operator, left, right)
+    one, other = _comparable(operator, left, right, context)
+    return v.boolean_value(f"({one.sql} {operator} {other.sql})", one, other)
+
+
+def _comparable(operator: str, left: Value, right: Value, context: Context) -> Sequence[Value]:
+    """The two values in a type in which Spark compares them as MySQL does."""
     kinds = {left.kind, right.kind}
     if kinds & v.NUMBERS:
-        return _number_comparison(operator, as_number(left), as_number(right))
+        return _comparable_numbers(operator, [as_number(left), as_number(right)])
+    if kinds == {ValueKind.TIMESTAMP}:
+        return left, right
     if kinds & v.MOMENTS:
-        return _moment_comparison(operator, left, right, context)
+        return [as_datetime(side, context) for side in (left, right)]
     if kinds <= _STRINGS:
-        return _string_comparison(operator, left, right, context)
+        return as_strings([left, right], context)
     if kinds == {ValueKind.TIME} and left.scale == right.scale and operator in ("=", "<>"):
-        return v.boolean_value(f"({left.sql} {operator} {right.sql})", left, right)
+        return left, right
     raise ExpressionError(f"`{operator}` of a {left.kind.value} and a {right.kind.value} value is not supported")
 
 
-def _number_comparison(operator: str, left: Value, right: Value) -> Value:
-    for side in (left, right):
+def _comparable_numbers(operator: str, sides: Sequence[Value]) -> Sequence[Value]:
+    for side in sides:
         v.require_kind(side, v.NUMBERS, f"`{operator}`")
-    if ValueKind.DOUBLE in (left.kind, right.kind):
-        return v.boolean_value(f"({v.double_sql(left)} {operator} {v.double_sql(right)})", left, right)
-    if max(left.digits - left.scale, right.digits - right.scale) + max(left.scale, right.scale) > v.MAX_DIGITS:
+    if any(side.kind is ValueKind.DOUBLE for side in sides):
+        return [replace(side, sql=v.double_sql(side)) for side in sides]
+    if all(side.kind is ValueKind.INTEGER and not side.is_wide for side in sides):
+        return sides
+    if max(side.digits - side.scale for side in sides) + max(side.scale for side in sides) > v.MAX_DIGITS:
         raise ExpressionError(f"`{operator}`: the decimals have too many digits for Spark")
-    if left.kind is right.kind is ValueKind.INTEGER and not left.is_wide and not right.is_wide:
-        return v.boolean_value(f"({left.sql} {operator} {right.sql})", left, right)
-    return v.boolean_value(f"({v.exact_sql(left)} {operator} {v.exact_sql(right)})", left, right)
-
-
-def _moment_comparison(operator: str, left: Value, right: Value, context: Context) -> Value:
-    if left.kind is right.kind is ValueKind.TIMESTAMP:
-        return v.boolean_value(f"({left.sql} {operator} {right.sql})", left, right)
-    sides = [as_datetime(side, context) for side in (left, right)]
-    return v.boolean_value(f"({sides[0].sql} {operator} {sides[1].sql})", *sides)
-
-
-def _string_comparison(operator: str, left: Value, right: Value, context: Context) -> Value:
-    if ValueKind.BYTES in (left.kind, right.kind):
-        sides = [as_bytes(side, context) for side in (left, right)]
-        return v.boolean_value(f"({sides[0].sql} {operator} {sides[1].sql})", *sides)
-    if operator in ("=", "<>"):
-        condition, doubt = equal_texts(left, right)
-        return v.add_doubts(v.boolean_value(condition if operator == "=" else f"(NOT {condition})", left, right), doubt)
-    condition, doubt = ordered_texts(left, right, operator)
-    return v.add_doubts(v.boolean_value(condition, left, right), doubt)
+    return [replace(side, sql=v.exact_sql(side)) for side in sides]
 
 
 def between(value: Value, low: Value, high: Value, context: Context) -> Value:

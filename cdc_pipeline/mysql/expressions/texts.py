@@ -71,43 +71,30 @@ def as_strings(values: Sequence[Value], context: Context) -> list[Value]:
 # ---- comparison
 
 
-def common_collation(values: Sequence[Value]) -> str | None:
-    """The collation under which MySQL compares the values; None if unknown."""
-    collations = {value.collation for value in values if value.collation != v.LITERAL}
-    return collations.pop() if len(collations) == 1 else None
+def text_comparison(operator: str, left: Value, right: Value) -> Value:
+    """`left operator right` of two texts under their collation.
 
-
-def equal_texts(left: Value, right: Value) -> tuple[str, str | None]:
-    """SQL of `left = right` under their collation, and its doubt.
-
-    Under a non-binary or unknown collation, identical texts are equal. ASCII texts that differ by more than case and
-    trailing spaces are not equal. All other pairs are doubtful.
+    Under a collation that is not binary, or unknown, identical texts are equal. ASCII texts that differ by more than case
+    and trailing spaces are not equal. All other pairs are doubtful, and an order of such texts raises ExpressionError.
     """
-    collation = common_collation([left, right])
+    collations = {value.collation for value in (left, right)} - {v.LITERAL}
+    collation = (collations.pop() if len(collations) == 1 else None) or "unknown"
     if collation in ("binary", "utf8mb4_0900_bin"):
-        return f"({left.sql} = {right.sql})", None
-    if collation is not None and collation.endswith("_bin"):
-        return f"(rtrim({left.sql}) = rtrim({right.sql}))", None
-    same = f"({left.sql} = {right.sql})"
-    # some language collations treat v and w, or i and y, as equal
-    folded = [f"translate(lower(rtrim({item.sql})), 'wy', 'vi')" for item in (left, right)]
-    odd = [f"{item.sql} RLIKE {sql_string(_NOT_PLAIN)}" for item in (left, right)]
-    return same, f"(NOT {same} AND ({folded[0]} = {folded[1]} OR {odd[0]} OR {odd[1]}))"
-
-
-def ordered_texts(left: Value, right: Value, operator: str) -> tuple[str, str | None]:
-    """SQL of `left operator right` for two texts, and its doubt. Raises ExpressionError if their collation is not binary."""
-    collation = common_collation([left, right])
-    if collation in ("binary", "utf8mb4_0900_bin"):
-        return f"({left.sql} {operator} {right.sql})", None
-    if collation is None or not collation.endswith("_bin"):
+        return v.boolean_value(f"({left.sql} {operator} {right.sql})", left, right)
+    is_order, sqls = operator not in ("=", "<>"), (left.sql, right.sql)
+    if collation.endswith("_bin"):
+        value = v.boolean_value(f"(rtrim({left.sql}) {operator} rtrim({right.sql}))", left, right)
+        # these characters sort before the spaces that pad the shorter text
+        return v.add_doubts(value, *(f"{sql} RLIKE {sql_string(_BEFORE_SPACE)}" for sql in sqls if is_order))
+    if is_order:
         raise ExpressionError(
-            f"`{operator}` of text with the collation {collation or 'unknown'}: only binary collations are supported"
+            f"`{operator}` of text with the collation {collation}: only binary collations are supported"
         )
-    sides = [f"rtrim({item.sql})" for item in (left, right)]
-    # these characters sort before the spaces that pad the shorter text
-    odd = [f"{item.sql} RLIKE {sql_string(_BEFORE_SPACE)}" for item in (left, right)]
-    return f"({sides[0]} {operator} {sides[1]})", f"({odd[0]} OR {odd[1]})"
+    # some language collations treat v and w, or i and y, as equal
+    folded = " = ".join(f"translate(lower(rtrim({sql})), 'wy', 'vi')" for sql in sqls)
+    odd = " OR ".join(f"{sql} RLIKE {sql_string(_NOT_PLAIN)}" for sql in sqls)
+    value = v.boolean_value(f"({left.sql} {operator} {right.sql})", left, right)
+    return v.add_doubts(value, f"({left.sql} <> {right.sql} AND ({folded} OR {odd}))")
 
 
 def combined_string(values: Sequence[Value], sql: str, kind: ValueKind) -> Value:
