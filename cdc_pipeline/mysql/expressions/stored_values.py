@@ -87,7 +87,7 @@ def _long_decimal(value: Value, digits: int, scale: int) -> Value:
     if value.kind is ValueKind.LONG_DECIMAL and own is not None and text_decimal(own.type) == (digits, scale):
         return value
     v.require_kind(value, [ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.LONG_DECIMAL], "a long decimal")
-    sql = decimal_text_sql(f"CAST({value.sql} AS STRING)", digits, scale)
+    sql = decimal_text_sql(v.string_sql(value), digits, scale)
     return casts.doubtful_null(value, Value(sql, ValueKind.LONG_DECIMAL, value.doubt, digits=digits, scale=scale))
 
 

@@ -32,7 +32,7 @@ def as_text(value: Value, context: Context) -> Value:
         return value
     if value.kind is ValueKind.TIMESTAMP:
         value = as_datetime(value, context)
-    own, sql = value.own_column, f"CAST({value.sql} AS STRING)"
+    own, sql = value.own_column, v.string_sql(value)
     if own is not None and own.type.base == "year":
         sql = f"lpad({sql}, 4, '0')"
     elif value.no_text_reason is not None:

@@ -289,6 +289,12 @@ def exact_sql(value: Value) -> str:
     return value.sql
 
 
+def string_sql(value: Value) -> str:
+    """A value as SQL of type STRING, as Spark prints it."""
+    kept = (ValueKind.TIME, ValueKind.JSON, ValueKind.LONG_DECIMAL)
+    return value.sql if value.kind in kept else f"CAST({value.sql} AS STRING)"
+
+
 def double_sql(value: Value) -> str:
     """A number as SQL of type DOUBLE."""
     return value.sql if value.kind is ValueKind.DOUBLE else f"CAST({value.sql} AS DOUBLE)"
