@@ -2,41 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from cdc_pipeline.mysql.expressions import values as v
-from cdc_pipeline.mysql.expressions.values import ExpressionError, Value, ValueKind
+from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Function, Value, ValueKind
 
 _EXACT = frozenset({ValueKind.INTEGER, ValueKind.DECIMAL})
 _DIVISION_DIGITS = 4
 """The default `div_precision_increment` of MySQL and TiDB."""
 _MAX_SCALE = 30
-_OPERATIONS = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}
 _WHOLE_QUOTIENT_DIGITS = 32
 """Integer digits that Spark keeps in a division of DECIMALs, whatever its operands."""
 
 
-def arithmetic(operator: str, left: Value, right: Value) -> Value:
-    """`left operator right` for `+`, `-` and `*`. Raises ExpressionError if the result needs more than 38 digits."""
+def number_literal(text: str) -> Value:
+    """The value of a number as MySQL writes it. Raises ExpressionError for other text."""
+    digits = text.removeprefix("-")
+    if re.fullmatch(r"[0-9]{1,40}", digits):
+        return v.integer_literal(int(text))
+    if re.fullmatch(r"\d*\.\d+|\d+\.", digits, re.ASCII):
+        decimal = v.decimal_literal(digits)
+        return decimal if text == digits else replace(decimal, sql=f"(- {decimal.sql})")
+    if re.fullmatch(r"(?:\d+\.?\d*|\.\d+)[eE][-+]?\d{1,3}", text, re.ASCII) and abs(float(text)) < float("inf"):
+        return Value(f"CAST('{float(text)!r}' AS DOUBLE)", ValueKind.DOUBLE)
+    raise ExpressionError(f"not a valid number: {text[:40]}")
+
+
+def as_number(value: Value) -> Value:
+    """Converts a string constant that contains only a number to this number; returns other values unchanged.
+
+    Raises ExpressionError for other text.
+    """
+    if value.kind is not ValueKind.TEXT:
+        return value
+    text = value.constant
+    if not isinstance(text, str) or not re.fullmatch(r"-?\d+(?:\.\d+)?", text, re.ASCII):
+        raise ExpressionError("text where a number is expected")
+    return number_literal(text)
+
+
+def operation(operator: str, left: Value, right: Value) -> Value:
+    """`left operator right`, by an operator of `_OPERATORS`. Raises ExpressionError if the result needs too many digits."""
     if ValueKind.NULL in (left.kind, right.kind):
         return v.null()
+    kinds, translate = _OPERATORS[operator]
     for side in (left, right):
-        v.require_kind(side, v.NUMBERS, f"`{operator}`")
-    function = _OPERATIONS[operator]
-    if ValueKind.DOUBLE in (left.kind, right.kind):
-        return finite_double(f"({v.double_sql(left)} {operator} {v.double_sql(right)})", left, right)
-    if left.kind is right.kind is ValueKind.INTEGER:
-        # any sum fits DECIMAL(21,0); a product of more than 38 digits is out of range for BIGINT too
-        sides = [f"CAST({side.sql} AS DECIMAL(20,0))" for side in (left, right)]
-        return v.integer_in_range(f"{function}({sides[0]}, {sides[1]})", left.unsigned or right.unsigned, left, right)
-    if operator == "*":
-        digits, scale = left.digits + right.digits + 1, left.scale + right.scale
-    else:
-        scale = max(left.scale, right.scale)
-        digits = max(left.digits - left.scale, right.digits - right.scale) + scale + 1
-    _check_digits(digits, scale, f"`{operator}`")
-    return decimal(f"{function}({v.exact_sql(left)}, {v.exact_sql(right)})", digits, scale, left, right)
+        v.require_kind(side, kinds, f"`{operator}`")
+    return translate(left, right)
+
+
+def _sum_or_product(operator: str, function: str) -> Callable[[Value, Value], Value]:
+    def translate(left: Value, right: Value) -> Value:
+        if ValueKind.DOUBLE in (left.kind, right.kind):
+            return _finite_double(f"({v.double_sql(left)} {operator} {v.double_sql(right)})", left, right)
+        if left.kind is right.kind is ValueKind.INTEGER:
+            # any sum fits DECIMAL(21,0); a product of more than 38 digits is out of range for BIGINT too
+            sides = [f"CAST({side.sql} AS DECIMAL(20,0))" for side in (left, right)]
+            exact = f"{function}({sides[0]}, {sides[1]})"
+            return v.integer_in_range(exact, left.unsigned or right.unsigned, left, right)
+        if operator == "*":
+            digits, scale = left.digits + right.digits + 1, left.scale + right.scale
+        else:
+            scale = max(left.scale, right.scale)
+            digits = max(left.digits - left.scale, right.digits - right.scale) + scale + 1
+        _check_digits(digits, scale, f"`{operator}`")
+        return decimal(f"{function}({v.exact_sql(left)}, {v.exact_sql(right)})", digits, scale, left, right)
+
+    return translate
 
 
 def _check_digits(digits: int, scale: int, where: str) -> None:
@@ -52,7 +86,7 @@ def decimal(sql: str, digits: int, scale: int, *sources: Value) -> Value:
     return Value(typed, ValueKind.DECIMAL, v.combined_doubt(*sources), digits=digits, scale=scale)
 
 
-def finite_double(sql: str, *sources: Value) -> Value:
+def _finite_double(sql: str, *sources: Value) -> Value:
     """A DOUBLE; NULL if it is infinite or NaN, where MySQL raises an error."""
     checked = v.bind_sql(sql, lambda x: f"CASE WHEN abs({x}) < double('Infinity') THEN {x} END")
     return Value(checked, ValueKind.DOUBLE, v.combined_doubt(*sources))
@@ -70,19 +104,15 @@ def negative(value: Value) -> Value:
     return replace(value, sql=f"(- {value.sql})", constant=None)
 
 
-def quotient(left: Value, right: Value) -> Value:
-    """`left / right`: a DECIMAL rounded to the scale of `left` plus 4, or a DOUBLE."""
-    if ValueKind.NULL in (left.kind, right.kind):
-        return v.null()
-    for side in (left, right):
-        v.require_kind(side, v.NUMBERS, "`/`")
+def _quotient(left: Value, right: Value) -> Value:
+    """`left / right`: a QUOTIENT with the scale of `left` plus 4, or a DOUBLE."""
     if ValueKind.DOUBLE in (left.kind, right.kind):
-        return finite_double(f"try_divide({v.double_sql(left)}, {v.double_sql(right)})", left, right)
-    value = rounded_quotient(left, right, min(left.scale + _DIVISION_DIGITS, _MAX_SCALE))
-    return replace(value, quotient=(left, right))
+        return _finite_double(f"try_divide({v.double_sql(left)}, {v.double_sql(right)})", left, right)
+    value = _rounded_quotient(left, right, min(left.scale + _DIVISION_DIGITS, _MAX_SCALE))
+    return replace(value, kind=ValueKind.QUOTIENT, quotient=(left, right))
 
 
-def rounded_quotient(left: Value, right: Value, scale: int) -> Value:
+def _rounded_quotient(left: Value, right: Value, scale: int) -> Value:
     """`left / right`, rounded half away from zero to `scale` fractional digits."""
     whole, digits = _truncated_quotient(left, right, scale + 1)
     _check_digits(digits + 2, scale, "`/`")
@@ -113,38 +143,36 @@ def _truncated_quotient(left: Value, right: Value, places: int) -> tuple[str, in
     return v.bind_sql(dividend, lambda x: v.bind_sql(v.exact_sql(right), lambda y: over(x, y))), digits
 
 
-def integer_quotient(left: Value, right: Value) -> Value:
-    """`left DIV right`."""
-    if ValueKind.NULL in (left.kind, right.kind):
-        return v.null()
-    for side in (left, right):
-        v.require_kind(side, _EXACT, "`DIV`")
+def _integer_quotient(left: Value, right: Value) -> Value:
     whole, _ = _truncated_quotient(left, right, 0)
     return v.integer_in_range(whole, left.unsigned or right.unsigned, left, right)
 
 
-def remainder(left: Value, right: Value) -> Value:
-    """`left % right`."""
-    if ValueKind.NULL in (left.kind, right.kind):
-        return v.null()
-    for side in (left, right):
-        v.require_kind(side, _EXACT, "`%`")
+def _remainder(left: Value, right: Value) -> Value:
     scale = max(left.scale, right.scale)
     digits = max(left.digits - left.scale, right.digits - right.scale) + scale
     _check_digits(digits, scale, "`%`")
     sql = f"try_mod({v.exact_sql(left)}, {v.exact_sql(right)})"
     if left.kind is right.kind is ValueKind.INTEGER:
-        if left.unsigned:
-            typed = f"try_cast({sql} AS DECIMAL(20,0))"
-            return Value(typed, ValueKind.INTEGER, v.combined_doubt(left, right), digits=20, unsigned=True)
-        return v.integer(f"try_cast({sql} AS BIGINT)", left, right)
+        return v.integer_in_range(sql, left.unsigned, left, right)
     return decimal(sql, digits, scale, left, right)
+
+
+_OPERATORS: dict[str, tuple[Collection[ValueKind], Callable[[Value, Value], Value]]] = {
+    "+": (v.NUMBERS, _sum_or_product("+", "try_add")),
+    "-": (v.NUMBERS, _sum_or_product("-", "try_subtract")),
+    "*": (v.NUMBERS, _sum_or_product("*", "try_multiply")),
+    "/": (v.NUMBERS, _quotient),
+    "DIV": (_EXACT, _integer_quotient),
+    "%": (_EXACT, _remainder),
+}
+"""Operator → the kinds of its operands, and the translation."""
 
 
 def rounded_number(value: Value, places: int) -> Value:
     """The number rounded half away from zero to `places` fractional digits, which may be negative."""
     if value.quotient is not None and 0 <= places <= value.scale:
-        return rounded_quotient(*value.quotient, places)
+        return _rounded_quotient(*value.quotient, places)
     v.require_kind(value, _EXACT, "ROUND")
     if value.kind is ValueKind.INTEGER and places >= 0:
         return value
@@ -157,26 +185,12 @@ def rounded_number(value: Value, places: int) -> Value:
     return replace(decimal(f"round({value.sql}, {places})", digits, scale, value), unsigned=value.unsigned)
 
 
-def _round(values: Sequence[Value]) -> Value:
-    places = v.constant_integer(values[1], "ROUND") if len(values) > 1 else 0
-    return rounded_number(values[0], places)
+def _round(values: Sequence[Value], _: Context) -> Value:
+    return rounded_number(values[0], v.constant_integer(values[1], "ROUND") if len(values) > 1 else 0)
 
 
-def _truncate(values: Sequence[Value]) -> Value:
-    value, places = values[0], v.constant_integer(values[1], "TRUNCATE")
-    v.require_kind(value, _EXACT, "TRUNCATE")
-    if value.kind is ValueKind.INTEGER and places >= 0:
-        return value
-    if not 0 <= places <= value.scale:
-        raise ExpressionError(f"TRUNCATE to {places} digits: the number has {value.scale} fractional digits")
-    sql = v.bind_sql(value.sql, lambda x: f"CASE WHEN {x} < 0 THEN ceil({x}, {places}) ELSE floor({x}, {places}) END")
-    return decimal(sql, value.digits - value.scale + places + 1, places, value)
-
-
-def _floor_or_ceil(function: str) -> Callable[[Sequence[Value]], Value]:
-    """FLOOR and CEILING."""
-
-    def translate(values: Sequence[Value]) -> Value:
+def _floor_or_ceil(function: str) -> Function:
+    def translate(values: Sequence[Value], _: Context) -> Value:
         value = values[0]
         v.require_kind(value, v.NUMBERS, function.upper())
         if value.kind is ValueKind.INTEGER:
@@ -194,7 +208,7 @@ def _floor_or_ceil(function: str) -> Callable[[Sequence[Value]], Value]:
     return translate
 
 
-def _abs(values: Sequence[Value]) -> Value:
+def _abs(values: Sequence[Value], _: Context) -> Value:
     value = values[0]
     v.require_kind(value, v.NUMBERS, "ABS")
     if value.kind is ValueKind.INTEGER:
@@ -202,43 +216,11 @@ def _abs(values: Sequence[Value]) -> Value:
     return replace(value, sql=f"abs({value.sql})", constant=None)
 
 
-def _sign(values: Sequence[Value]) -> Value:
-    v.require_kind(values[0], v.NUMBERS, "SIGN")
-    return v.integer(f"CAST(sign({values[0].sql}) AS BIGINT)", values[0], digits=1)
-
-
-def as_number(value: Value) -> Value:
-    """Converts a string constant that contains only a number to this number; returns other values unchanged.
-
-    Raises ExpressionError for other text.
-    """
-    if value.kind is not ValueKind.TEXT:
-        return value
-    text = value.constant
-    if not isinstance(text, str) or not text.isascii() or not text.removeprefix("-").replace(".", "", 1).isdigit():
-        raise ExpressionError("text where a number is expected")
-    plain = text.removeprefix("-")
-    if plain.startswith(".") or plain.endswith("."):
-        raise ExpressionError(f"{text!r} cannot be converted to a number")
-    number = v.decimal_literal(plain) if "." in plain else v.integer_literal(int(plain))
-    return negative(number) if text.startswith("-") else number
-
-
-def as_operand(value: Value) -> Value:
-    """The value as an operand of arithmetic: a string constant becomes a DOUBLE, other values are unchanged."""
-    if value.kind is ValueKind.TEXT:
-        return Value(v.double_sql(as_number(value)), ValueKind.DOUBLE, value.doubt)
-    return value
-
-
-FUNCTIONS: dict[str, tuple[int, int, Callable[[Sequence[Value]], Value]]] = {
-    "MOD": (2, 2, lambda values: remainder(as_operand(values[0]), as_operand(values[1]))),
+FUNCTIONS: dict[str, tuple[int, int, Function]] = {
+    "MOD": (2, 2, lambda values, _: operation("%", *values)),
     "ROUND": (1, 2, _round),
-    "TRUNCATE": (2, 2, _truncate),
     "FLOOR": (1, 1, _floor_or_ceil("floor")),
-    "CEIL": (1, 1, _floor_or_ceil("ceil")),
-    "CEILING": (1, 1, _floor_or_ceil("ceil")),
+    **dict.fromkeys(("CEIL", "CEILING"), (1, 1, _floor_or_ceil("ceil"))),
     "ABS": (1, 1, _abs),
-    "SIGN": (1, 1, _sign),
 }
 """MySQL name → minimum and maximum number of arguments, and the translation."""

@@ -9,12 +9,11 @@ evaluates these without recursion: long values cannot overflow its stack.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
 from cdc_pipeline.mysql.expressions import values as v
-from cdc_pipeline.mysql.expressions.values import ExpressionError, Value, ValueKind
+from cdc_pipeline.mysql.expressions.values import ExpressionError, Function, Value, ValueKind
 
 _DEPTH = 32
 """Nesting levels of arrays and objects that a pattern matches; MySQL allows 100. Deeper values are doubtful."""
@@ -44,12 +43,11 @@ def is_not_canonical(json: str) -> str:
     return f"NOT ({canonical} AND {json} RLIKE {v.sql_string(f'^{_value_pattern()}{chr(92)}z')})"
 
 
-def json_extract(values: Sequence[Value]) -> Value:
+def json_extract(source: Value, path: Value) -> Value:
     """JSON_EXTRACT(json, path) for a constant path of members and array cells; NULL if the path matches nothing."""
-    source, path = values[0], v.constant_text(values[1], "JSON_EXTRACT")
     v.require_kind(source, [ValueKind.JSON], "JSON_EXTRACT")
     sql = source.sql
-    for leg in _legs(path):
+    for leg in _legs(v.constant_text(path, "JSON_EXTRACT")):
         sql = _array_cell(sql, leg) if isinstance(leg, int) else _member(sql, leg)
     return replace(source, sql=sql)
 
@@ -101,63 +99,11 @@ def json_unquote(value: Value) -> Value:
     return v.add_doubts(text, lost)
 
 
-def _unquote(values: Sequence[Value]) -> Value:
-    return json_unquote(values[0])
-
-
-def _json_text(value: Value) -> Value:
-    """The JSON text of a value; SQL NULL becomes JSON null."""
-    match value.kind:
-        case ValueKind.NULL:
-            return Value("'null'", ValueKind.TEXT)
-        case ValueKind.INTEGER if value.condition is None and value.no_text_reason is None:
-            sql = f"CAST({value.sql} AS STRING)"
-        case ValueKind.JSON:
-            sql = value.sql
-        case ValueKind.TEXT:
-            # MySQL and TiDB escape control characters differently
-            escaped = f"replace(replace({value.sql}, '\\\\', '\\\\\\\\'), '\"', '\\\\\"')"
-            sql = f"concat('\"', {escaped}, '\"')"
-            value = v.add_doubts(value, f"{value.sql} RLIKE {v.sql_string(_ODD_IN_STRINGS)}")
-        case _:
-            raise ExpressionError(f"JSON of a {value.kind.value} value is not supported")
-    return Value(f"coalesce({sql}, 'null')", ValueKind.TEXT, value.doubt)
-
-
-def _json_container(parts: Sequence[str], opening: str, closing: str, values: Sequence[Value]) -> Value:
-    if not parts:
-        return Value(f"'{opening}{closing}'", ValueKind.JSON)
-    joined = ", ', ', ".join(parts)
-    return Value(f"concat('{opening}', {joined}, '{closing}')", ValueKind.JSON, v.combined_doubt(*values))
-
-
-def _array(values: Sequence[Value]) -> Value:
-    items = [_json_text(value) for value in values]
-    return _json_container([item.sql for item in items], "[", "]", items)
-
-
-def _object(values: Sequence[Value]) -> Value:
-    if len(values) % 2:
-        raise ExpressionError("JSON_OBJECT needs a value for each key")
-    keys = [v.constant_text(value, "JSON_OBJECT") for value in values[::2]]
-    if len(set(keys)) < len(keys) or any(re.search(_ODD_IN_STRINGS + r'|["\\]', key) for key in keys):
-        raise ExpressionError(
-            f"JSON_OBJECT: the keys {', '.join(map(repr, keys))} are not distinct or have characters that need escapes"
-        )
-    # MySQL sorts the keys of an object by their length in bytes, then by their bytes
-    members = sorted(zip(keys, values[1::2], strict=True), key=lambda item: (len(item[0].encode()), item[0].encode()))
-    items = [_json_text(value) for _, value in members]
-    parts = [
-        f"{v.sql_string(f'{chr(34)}{key}{chr(34)}: ')}, {item.sql}"
-        for (key, _), item in zip(members, items, strict=True)
-    ]
-    return _json_container(parts, "{", "}", items)
-
-
-FUNCTIONS: dict[str, tuple[int, int, Callable[[Sequence[Value]], Value]]] = {
-    "JSON_EXTRACT": (2, 2, json_extract),
-    "JSON_UNQUOTE": (1, 1, _unquote),
-    "JSON_ARRAY": (0, 1000, _array),
-    "JSON_OBJECT": (0, 1000, _object),
+FUNCTIONS: dict[str, tuple[int, int, Function]] = {
+    "JSON_EXTRACT": (2, 2, lambda values, _: json_extract(*values)),
+    "JSON_UNQUOTE": (1, 1, lambda values, _: json_unquote(values[0])),
+    # of defaults; members would need MySQL's text of their values
+    "JSON_ARRAY": (0, 0, lambda *_: Value("'[]'", ValueKind.JSON)),
+    "JSON_OBJECT": (0, 0, lambda *_: Value("'{}'", ValueKind.JSON)),
 }
 """MySQL name → minimum and maximum number of arguments, and the translation."""

@@ -153,24 +153,3 @@ def now(values: Sequence[Value], context: Context) -> Value:
     micros = context.now.ms * 1000 // step * step
     doubt = None if context.now.is_start and scale == 0 else "true"
     return Value(f"timestamp_micros({micros}L)", ValueKind.TIMESTAMP, doubt, scale=scale)
-
-
-def utc_now(values: Sequence[Value], context: Context) -> Value:
-    """UTC_TIMESTAMP([digits])."""
-    return local_time(now(values, context), "UTC")
-
-
-def today(values: Sequence[Value], context: Context) -> Value:
-    """CURDATE()."""
-    if values:
-        raise ExpressionError("CURDATE takes no argument")
-    return as_date(now([], context), context)
-
-
-def rounds_to_next_day(value: Value) -> str:
-    """A Spark boolean: whether rounding a DATETIME to the second moves it to the next day."""
-    return f"(date_format({value.sql}, 'HH:mm:ss') = '23:59:59' AND {value.sql} >= {_half_to_midnight(value.sql)})"
-
-
-def _half_to_midnight(sql: str) -> str:
-    return f"timestampadd(MICROSECOND, 86399500000, CAST(CAST({sql} AS DATE) AS TIMESTAMP_NTZ))"

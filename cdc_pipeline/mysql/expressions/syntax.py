@@ -156,10 +156,5 @@ def _binary_literal(token: Token, introducer: str | None) -> Value:
         raise ExpressionError(f"{introducer} literal: its bytes are not UTF-8") from error
 
 
-def number_literal(text: str) -> Value | None:
-    """The value of a number without a fraction and exponent; None for other text. Raises as `integer_literal` does."""
-    return v.integer_literal(int(text)) if re.fullmatch(r"-?[0-9]{1,40}", text) else None
-
-
 def _short(text: str) -> str:
     return " ".join(text.split())[:80]

@@ -115,7 +115,7 @@ def _bounded(value: Value, text: str, schema: TableSchema, *, size_factor: int =
         doubt = f"CASE WHEN {condition} THEN {doubt or 'false'} ELSE true END"
     if (size := max(len(sql), len(doubt or ""))) > limit:
         raise ExpressionError(limit_message("characters of the translation", size, limit))
-    return SparkExpression(sql, value.kind, doubt)
+    return SparkExpression(sql, ValueKind.DECIMAL if value.kind is ValueKind.QUOTIENT else value.kind, doubt)
 
 
 MAX_MADE_BYTES = 4 * 2**20
@@ -123,7 +123,7 @@ MAX_MADE_BYTES = 4 * 2**20
 
 MySQL has NULL for text beyond `max_allowed_packet`: 4 MiB in 5.7, 64 MiB in 8.0. Spark and Parquet hold a hundred rows and
 more at once, so 64 MiB a row would end a JVM of 2 GB."""
-_GROWING = ("CONCAT", "REPLACE", "LPAD", "RPAD", "HEX", "JSON_ARRAY", "JSON_OBJECT")
+_GROWING = ("CONCAT", "REPLACE", "LPAD", "RPAD", "HEX")
 """In the names of all functions whose text can be longer than their longest argument, and than `_SHORT`."""
 _SHORT = 128
 """Bytes of the longest number, date or digest."""
@@ -172,8 +172,8 @@ def _bytes(node: exp.Expr, syntax: Syntax, schema: TableSchema) -> str:
             return _sum([*parts, str(4 * int(size if size.isdecimal() else 65_535))])
         case "CONCAT_WS":
             return _sum([*parts, _product(parts[0], str(len(parts)))])
-        case "HEX" | "JSON_ARRAY" | "JSON_OBJECT":
-            return _product(_sum([*parts, str(_SHORT + 8 * len(parts))]), "2")
+        case "HEX":
+            return _product(parts[0], "2")
     return _sum([*parts, str(_SHORT)])
 
 

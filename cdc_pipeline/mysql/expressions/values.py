@@ -8,10 +8,11 @@ A LONG_DECIMAL can be assigned to columns, but not used in arithmetic.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from hashlib import blake2s
+from typing import TypeAlias
 
 from cdc_pipeline.mysql.model.table import Column, TableSchema
 
@@ -40,6 +41,8 @@ class ValueKind(Enum):
     TIME = "time"
     JSON = "json"
     NULL = "null"
+    QUOTIENT = "quotient (`/`)"
+    """A DECIMAL that can only be rounded or stored: MySQL continues to compute with more digits than it shows."""
 
 
 NUMBERS = frozenset({ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.DOUBLE})
@@ -70,7 +73,7 @@ class Value:
     collation: str | None = None
     """Collation of TEXT; None if unknown."""
     quotient: tuple[Value, Value] | None = None
-    """Dividend and divisor of `/`. MySQL continues to compute with more digits than the value shows."""
+    """Dividend and divisor of a QUOTIENT."""
     no_text_reason: str | None = None
     """Why the text of the value is unknown although its number is known, for example `zerofill`."""
     column: tuple[str, Column] | None = None
@@ -109,6 +112,10 @@ class Context:
     """The column that the expression defines, which it cannot read."""
 
 
+Function: TypeAlias = Callable[[Sequence["Value"], "Context"], "Value"]
+"""Translates a function with these arguments."""
+
+
 # ---- Spark SQL text
 
 
@@ -137,7 +144,7 @@ def bind_value(value: Value, body: Callable[[Value], Value]) -> Value:
     if _SHORT.fullmatch(value.sql):
         return body(value)
     name = _bound_name(value.sql)
-    result = body(replace(value, sql=name, condition=None, doubt=None, quotient=None))
+    result = body(replace(value, sql=name, condition=None, doubt=None))
     doubt = None if result.doubt is None else f"coalesce({_binding(value.sql, name, result.doubt)}, false)"
     doubts = any_true([value.doubt, doubt])
     if result.condition is not None:
@@ -160,6 +167,11 @@ def any_true(conditions: Iterable[str | None]) -> str | None:
     if not distinct:
         return None
     return distinct[0] if len(distinct) == 1 else "(" + " OR ".join(distinct) + ")"
+
+
+def sqls(values: Iterable[Value]) -> str:
+    """The SQL of the values, as arguments of a function."""
+    return ", ".join(value.sql for value in values)
 
 
 def combined_doubt(*values: Value) -> str | None:
@@ -251,11 +263,9 @@ def to_condition(value: Value) -> str:
 
 
 def require_kind(value: Value, kinds: Iterable[ValueKind], where: str) -> None:
-    """Raises ExpressionError if the value is not of one of the kinds, or is a quotient. `where` begins the message."""
+    """Raises ExpressionError if the value is not of one of the kinds. `where` begins the message."""
     if value.kind not in kinds:
         raise ExpressionError(f"{where}: {value.kind.value} values are not supported")
-    if value.quotient is not None:
-        raise ExpressionError(f"{where}: the result of `/` is not supported here, because MySQL keeps hidden digits")
 
 
 def constant_integer(value: Value, where: str) -> int:
@@ -277,6 +287,12 @@ def exact_sql(value: Value) -> str:
     if value.kind is ValueKind.INTEGER:
         return f"try_cast({value.sql} AS DECIMAL({max(value.digits, 1)},0))"
     return value.sql
+
+
+def string_sql(value: Value) -> str:
+    """A value as SQL of type STRING, as Spark prints it."""
+    kept = (ValueKind.TIME, ValueKind.JSON, ValueKind.LONG_DECIMAL)
+    return value.sql if value.kind in kept else f"CAST({value.sql} AS STRING)"
 
 
 def double_sql(value: Value) -> str:

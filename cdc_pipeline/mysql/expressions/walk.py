@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from sqlglot import exp
 
-from cdc_pipeline.mysql.expressions import arithmetic as numbers
+from cdc_pipeline.mysql.expressions import arithmetic, logic, moments
 from cdc_pipeline.mysql.expressions import date_functions as dates
 from cdc_pipeline.mysql.expressions import json_functions as json
-from cdc_pipeline.mysql.expressions import logic, moments
 from cdc_pipeline.mysql.expressions import string_functions as strings
 from cdc_pipeline.mysql.expressions import values as v
 from cdc_pipeline.mysql.expressions.casts import cast
 from cdc_pipeline.mysql.expressions.column_values import column_value
-from cdc_pipeline.mysql.expressions.syntax import Syntax, number_literal
+from cdc_pipeline.mysql.expressions.syntax import Syntax
 from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Value, ValueKind
 from cdc_pipeline.mysql.model import limits
 
@@ -29,7 +27,14 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 }
 _PREDICATES = (*_COMPARISONS, exp.NullSafeEQ, exp.Is, exp.In, exp.Between)
 _LOGIC: dict[type[exp.Expr], str] = {exp.And: "AND", exp.Or: "OR", exp.Xor: "XOR"}
-_ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "DIV",
+    exp.Mod: "%",
+}
 _KEYWORD_FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.CurrentTimestamp: "NOW",
     exp.Localtime: "NOW",
@@ -37,6 +42,7 @@ _KEYWORD_FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "CURDATE",
 }
 _SHIFTS = {"DATE_ADD": 1, "ADDDATE": 1, "DATE_SUB": -1, "SUBDATE": -1}
+_FUNCTIONS = {**strings.FUNCTIONS, **arithmetic.FUNCTIONS, **json.FUNCTIONS, **dates.FUNCTIONS, **logic.FUNCTIONS}
 
 
 def value_of(text: str, context: Context, *, size_factor: int = 1) -> Value:
@@ -93,14 +99,14 @@ class _Translator:
         if kind is exp.Boolean:
             return replace(v.boolean_value("true" if node.this else "false"), constant=int(node.this))
         if kind is exp.Neg:
-            return numbers.negative(numbers.as_operand(self.value(node.this)))
+            return arithmetic.negative(self.value(node.this))
         if kind in _PREDICATES:
             return self._predicate(node)
         if kind in _LOGIC:
             return logic.combined_condition(_LOGIC[kind], [self.value(node.this), self.value(node.expression)])
         if kind is exp.Not:
             return logic.negation(self.value(node.this))
-        if kind in _ARITHMETIC or kind in (exp.Div, exp.IntDiv, exp.Mod):
+        if kind in _ARITHMETIC:
             return self._arithmetic(node)
         if kind in _KEYWORD_FUNCTIONS and not any(node.args.values()):
             return dates.FUNCTIONS[_KEYWORD_FUNCTIONS[kind]][2]([], self.context)
@@ -115,17 +121,7 @@ class _Translator:
 
     def _literal(self, node: exp.Expr) -> Value:
         literal = self.syntax.literal(node)
-        if literal is not None:
-            return literal
-        text = node.name
-        if (number := number_literal(text)) is not None:
-            return number
-        if re.fullmatch(r"-?\d*\.\d+|-?\d+\.", text, re.ASCII):
-            decimal = v.decimal_literal(text.removeprefix("-"))
-            return numbers.negative(decimal) if text.startswith("-") else decimal
-        if re.fullmatch(r"(?:\d+\.?\d*|\.\d+)[eE][-+]?\d{1,3}", text, re.ASCII) and abs(float(text)) < float("inf"):
-            return Value(f"CAST('{float(text)!r}' AS DOUBLE)", ValueKind.DOUBLE)
-        raise ExpressionError(f"not a valid number: {text[:40]}")
+        return arithmetic.number_literal(node.name) if literal is None else literal
 
     def _column(self, node: exp.Expr) -> Value:
         identifier = node.this
@@ -149,8 +145,6 @@ class _Translator:
         kind = type(node)
         if kind in _COMPARISONS:
             return logic.comparison(_COMPARISONS[kind], left, self.value(node.expression), self.context)
-        if kind is exp.NullSafeEQ:
-            return logic.null_safe_equal(left, self.value(node.expression), self.context)
         if kind is exp.Is:
             return self._is(left, node.expression)
         if kind is exp.Between:
@@ -158,7 +152,7 @@ class _Translator:
             if node.args.get("symmetric") or ValueKind.NULL in (left.kind, low.kind, high.kind):
                 raise self._unsupported(node)
             return logic.between(left, low, high, self.context)
-        if set(filter(node.args.get, node.args)) != {"this", "expressions"}:
+        if kind is not exp.In or set(filter(node.args.get, node.args)) != {"this", "expressions"}:
             raise self._unsupported(node)
         items = [self.value(item) for item in node.expressions]
         if left.kind is ValueKind.NULL:
@@ -178,14 +172,7 @@ class _Translator:
             return self._add_interval(self.value(left), right, 1 if kind is exp.Add else -1)
         if isinstance(left, exp.Interval) and kind is exp.Add:
             return self._add_interval(self.value(right), left, 1)
-        sides = [numbers.as_operand(self.value(side)) for side in (left, right)]
-        if kind is exp.Div:
-            return numbers.quotient(*sides)
-        if kind is exp.IntDiv:
-            return numbers.integer_quotient(*sides)
-        if kind is exp.Mod:
-            return numbers.remainder(*sides)
-        return numbers.arithmetic(_ARITHMETIC[kind], *sides)
+        return arithmetic.operation(_ARITHMETIC[kind], self.value(left), self.value(right))
 
     def _add_interval(self, value: Value, interval: exp.Expr, sign: int) -> Value:
         unit, amount = interval.args.get("unit"), interval.this
@@ -208,38 +195,13 @@ class _Translator:
         if name == "TIMESTAMPDIFF" and len(arguments) == 3 and isinstance(arguments[0], exp.Column):
             unit = arguments[0].name.upper().removeprefix("SQL_TSI_")
             return moments.timestamp_diff(unit, [self.value(item) for item in arguments[1:]], self.context)
-        if name in _CHOICES:
-            fewest, most = _CHOICES[name]
-            self._check_count(name, len(arguments), fewest, most)
-            return self._choice(name, [self.value(item) for item in arguments])
-        if name in dates.FUNCTIONS:
-            fewest, most, dated = dates.FUNCTIONS[name]
-            self._check_count(name, len(arguments), fewest, most)
-            return dated([self.value(item) for item in arguments], self.context)
-        if name not in _PLAIN:
+        if name not in _FUNCTIONS:
             raise ExpressionError(f"function {name} is not supported")
-        fewest, most, plain = _PLAIN[name]
-        self._check_count(name, len(arguments), fewest, most)
-        return plain([self._local(self.value(item)) for item in arguments])
-
-    @staticmethod
-    def _check_count(name: str, count: int, fewest: int, most: int) -> None:
-        if not fewest <= count <= most:
+        fewest, most, translate = _FUNCTIONS[name]
+        if not fewest <= len(arguments) <= most:
             expected = fewest if fewest == most else f"{fewest} to {most}"
-            raise ExpressionError(f"{name} with {count} arguments: expected {expected}")
-
-    def _local(self, value: Value) -> Value:
-        """A TIMESTAMP as its local time, which functions of text and bytes use; other values unchanged."""
-        return moments.as_datetime(value, self.context) if value.kind is ValueKind.TIMESTAMP else value
-
-    def _choice(self, name: str, values: list[Value]) -> Value:
-        if name in ("IFNULL", "COALESCE"):
-            return logic.coalesce(values, self.context)
-        if name == "NULLIF":
-            return logic.nullif(values[0], values[1], self.context)
-        if name == "ISNULL":
-            return logic.is_null(values[0])
-        return logic.greatest_or_least(name, values, self.context)
+            raise ExpressionError(f"{name} with {len(arguments)} arguments: expected {expected}")
+        return translate([self.value(item) for item in arguments], self.context)
 
     def _special(self, node: exp.Expr) -> Value:
         kind, args = type(node), node.args
@@ -252,18 +214,14 @@ class _Translator:
             return dates.extract(node.this.name.upper(), self.value(node.expression), self.context)
         if kind is exp.Trim and not args.get("collation"):
             removed = None if node.expression is None else self.value(node.expression)
-            return strings.trim(self._local(self.value(node.this)), args.get("position") or "BOTH", removed)
+            return strings.trim(self.value(node.this), args.get("position") or "BOTH", removed, self.context)
         if kind is exp.Substring and node.this is not None and args.get("start"):
             parts = [node.this, args["start"], *([args["length"]] if args.get("length") else [])]
-            return strings.substring([self._local(self.value(item)) for item in parts])
+            return strings.substring([self.value(item) for item in parts], self.context)
         if kind in (exp.JSONExtract, exp.JSONExtractScalar):
             return self._arrow(node)
         if kind is exp.Cast:
             return self._cast(node)
-        if kind is exp.Collate and isinstance(node.expression, exp.Expr):
-            value = self._local(self.value(node.this))
-            if value.kind is ValueKind.TEXT:
-                return replace(value, collation=node.expression.name.lower())
         raise self._unsupported(node)
 
     def _or_null(self, node: exp.Expr | None) -> Value:
@@ -289,7 +247,7 @@ class _Translator:
         literal = self.syntax.literal_by_placeholder(key) if isinstance(key, str) else None
         if literal is None or node.args.get("expressions"):
             raise self._unsupported(node)
-        extracted = json.json_extract([self.value(node.this), literal])
+        extracted = json.json_extract(self.value(node.this), literal)
         return json.json_unquote(extracted) if type(node) is exp.JSONExtractScalar else extracted
 
     def _cast(self, node: exp.Expr) -> Value:
@@ -300,14 +258,3 @@ class _Translator:
         if result is None:
             raise self._unsupported(node)
         return result
-
-
-_CHOICES = {
-    "IFNULL": (2, 2),
-    "COALESCE": (1, 1000),
-    "NULLIF": (2, 2),
-    "ISNULL": (1, 1),
-    "GREATEST": (2, 1000),
-    "LEAST": (2, 1000),
-}
-_PLAIN = {**strings.FUNCTIONS, **numbers.FUNCTIONS, **json.FUNCTIONS}
