@@ -24,7 +24,7 @@ from cdc_pipeline.sources.intake import observe_values, value_note
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.kafka.reading_plan import PlannedRange
-from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark, raw_app_id
+from cdc_pipeline.sources.raw_batches import notes_newest_first, raw_app_id
 from cdc_pipeline.sources.records import HEADERS, NEW_COLUMNS, RECORD, timestamp_columns
 from cdc_pipeline.sources.source import RunContext
 from cdc_pipeline.spark.jvm import finished_metrics
@@ -77,8 +77,7 @@ class RawTopics:
 
         `exists`: whether `raw_topic_snapshot` exists.
         """
-        note = newest_note(self.lake.paths) or newest_note_by_spark(self.lake)
-        found = Positions.from_note(note)
+        found = Positions.from_note(next(notes_newest_first(self.lake), None))
         if found is not None or not exists:
             return found
         # the records come from another source, or Delta has removed the commits with their notes
