@@ -10,21 +10,25 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from delta.tables import DeltaTable
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import committed_version, table_state
+from cdc_pipeline.lake.delta import Commit, committed_version, table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.log_files import CommitFile, commits_newest_first
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
 from cdc_pipeline.lake.tables.kept_cuts import removed_batches
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources.intake import OffsetSpan
+from cdc_pipeline.sources.records import NEW_COLUMNS, RECORD
 from cdc_pipeline.sources.source import NoNewRecords, Source
 
 SETTLED_AFTER = 1.0
@@ -87,6 +91,14 @@ def _parse(text: str | None, committed_ms: int | None) -> dict[str, Any] | None:
 def raw_app_id(paths: LakePaths) -> str:
     """Delta's `txnAppId` of the writer of batches; its `txnVersion` is the newest batch id."""
     return f"cdc:{paths.pipeline}:raw"
+
+
+def append_batch(lake: Lake, records: DataFrame, batch_id: int, note: Mapping[str, Any]) -> Commit:
+    """Appends the records of a batch, and its note in the same commit. A batch that the lake has is not written again."""
+    commit = Commit(raw_app_id(lake.paths), batch_id, {"batch": batch_id, **note})
+    batch = records.select(F.lit(batch_id).cast("bigint").alias("batch_id"), *RECORD.names)
+    append_once(batch, lake.paths.table("raw_topic_snapshot"), commit, **NEW_COLUMNS)
+    return commit
 
 
 def newest_batch(lake: Lake) -> int:

@@ -9,19 +9,15 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError, SourceError, StoreRefusesError
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources import intake
 from cdc_pipeline.sources.capture_files import reading
-from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id, removed_ranges
-from cdc_pipeline.sources.records import NEW_COLUMNS
+from cdc_pipeline.sources.raw_batches import append_batch, newest_batch, removed_ranges
 from cdc_pipeline.sources.source import (
     Intake,
     NewRecords,
@@ -67,16 +63,13 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
         try:
             records_to_append, ranges, values = _read(lake, frame, folder, new, exists=before > 0)
             note = {
-                "batch": before + 1,
                 "run_id": run_id,
                 "files": [[file.path, file.size, file.modified_ms] for file in new],
                 "listing": listing_digest(listing),
                 **values,
                 "offsets": [[span.topic, span.partition, span.first, span.last, span.records] for span in ranges],
             }
-            batch = records_to_append.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
-            commit = Commit(raw_app_id(lake.paths), before + 1, note)
-            append_once(batch, lake.paths.table("raw_topic_snapshot"), commit, **NEW_COLUMNS)
+            append_batch(lake, records_to_append, before + 1, note)
         finally:
             frame.unpersist()
     return Intake((before + 1,), new, ranges, sum(span.records for span in ranges), listing.skipped)

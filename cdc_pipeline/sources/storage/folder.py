@@ -6,6 +6,7 @@ sensor, where no Spark is running, pyarrow lists it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -14,7 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+import pyarrow as pa  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyarrow import fs
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
@@ -118,6 +122,15 @@ def read_error(folder: str, error: BaseException) -> SourceError | TransientErro
     return TransientError(f"{text}. Check that its file system is available; the next run continues")
 
 
+@contextlib.contextmanager
+def named_errors(folder: str) -> Iterator[None]:
+    """Converts errors of a file system, also those of Spark's tasks, by `read_error`."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, Py4JError, PySparkException) as error:
+        raise read_error(folder, error) from error
+
+
 class LocalFolder:
     """A local or mounted folder."""
 
@@ -130,38 +143,28 @@ class LocalFolder:
             raise SourceError(f"{path!r} is a file; the folder of a TiCDC storage sink is expected")
 
     def files(self) -> Iterator[tuple[str, int, int]]:
-        try:
-            yield from self._files()
-        except OSError as error:
-            raise read_error(self.root, error) from error
-
-    def _files(self) -> Iterator[tuple[str, int, int]]:
         folders = [""]
-        while folders:
-            folder = folders.pop()
-            try:
-                entries = list(os.scandir(f"{self.root}/{folder}"))
-            except FileNotFoundError:
-                continue  # TiCDC removes empty folders
-            for entry in entries:
-                path = f"{folder}{entry.name}"
-                if entry.is_dir():
-                    folders.append(f"{path}/")
-                    continue
+        with named_errors(self.root):
+            while folders:
+                folder = folders.pop()
                 try:
-                    stat = entry.stat()
+                    entries = list(os.scandir(f"{self.root}/{folder}"))
                 except FileNotFoundError:
-                    continue  # expired, or renamed by TiCDC
-                yield path, stat.st_size, stat.st_mtime_ns // 1_000_000
+                    continue  # TiCDC removes empty folders
+                for entry in entries:
+                    path = f"{folder}{entry.name}"
+                    if entry.is_dir():
+                        folders.append(f"{path}/")
+                        continue
+                    with contextlib.suppress(FileNotFoundError):  # expired, or renamed by TiCDC
+                        stat = entry.stat()
+                        yield path, stat.st_size, stat.st_mtime_ns // 1_000_000
 
     def metadata(self) -> tuple[bytes, int] | None:
         path = Path(self.root) / METADATA
-        try:
+        with named_errors(self.root), contextlib.suppress(FileNotFoundError):
             return path.read_bytes(), path.stat().st_mtime_ns // 1_000_000
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise read_error(self.root, error) from error
+        return None
 
 
 class HadoopFolder:
@@ -169,79 +172,61 @@ class HadoopFolder:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
-        try:
+        with named_errors(path):
             self._files, unqualified = hadoop_path(spark, path.rstrip("/"))
             self._root = self._files.makeQualified(unqualified)
             exists = self._files.exists(self._root) and self._files.getFileStatus(self._root).isDirectory()
-        except Exception as error:
-            raise read_error(path, error) from error
         self.root = str(self._root.toString())
         if not exists:
             raise SourceError(f"the storage folder {path!r} does not exist")
 
     def files(self) -> Iterator[tuple[str, int, int]]:
-        try:
+        with named_errors(self.root):
             found = self._files.listFiles(self._root, True)
             while found.hasNext():
                 status = found.next()
                 path = str(status.getPath().toString())
                 yield path[len(self.root) + 1 :], int(status.getLen()), int(status.getModificationTime())
-        except Py4JJavaError as error:
-            raise read_error(self.root, error) from error
 
     def metadata(self) -> tuple[bytes, int] | None:
         path = jvm(self._spark).org.apache.hadoop.fs.Path(self._root, METADATA)
-        try:
+        with named_errors(self.root):
             if not self._files.exists(path):
                 return None
-            stream = self._files.open(path)
-            try:
+            with contextlib.closing(self._files.open(path)) as stream:
                 text = bytes(jvm(self._spark).org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
             return text, int(self._files.getFileStatus(path).getModificationTime())
-        except Py4JJavaError as error:
-            raise read_error(self.root, error) from error
 
 
 class ArrowFolder:
     """A folder at a file, s3, gs, hdfs or abfs URI, listed by pyarrow with credentials from the environment."""
 
     def __init__(self, path: str) -> None:
-        from pyarrow import fs  # type: ignore[import-untyped]
-
         self.root = path
-        try:
+        with named_errors(path):
             if is_s3_path(path):
                 self._files, self._root = arrow_folder(path.rstrip("/")), ""
             else:
                 self._files, self._root = fs.FileSystem.from_uri(path.rstrip("/"))
-        except Exception as error:
-            raise read_error(path, error) from error
 
     def files(self) -> Iterator[tuple[str, int, int]]:
-        from pyarrow import fs
-
-        try:
-            found = self._files.get_file_info(fs.FileSelector(self._root, recursive=True))
-        except FileNotFoundError as error:
-            raise SourceError(f"the storage folder {self.root!r} does not exist") from error
-        except Exception as error:
-            raise read_error(self.root, error) from error
+        with named_errors(self.root):
+            try:
+                found = self._files.get_file_info(fs.FileSelector(self._root, recursive=True))
+            except FileNotFoundError as error:
+                raise SourceError(f"the storage folder {self.root!r} does not exist") from error
         for info in found:
             if info.is_file:
                 yield info.path[len(self._root) :].lstrip("/"), info.size, _ms(info)
 
     def metadata(self) -> tuple[bytes, int] | None:
         path = "/".join(filter(None, (self._root, METADATA)))
-        try:
+        with named_errors(self.root):
             info = self._files.get_file_info(path)
             if not info.is_file:
                 return None
             with self._files.open_input_file(path) as stream:
                 return stream.readall(), _ms(info)
-        except Exception as error:
-            raise read_error(self.root, error) from error
 
 
 def _ms(info: Any) -> int:
