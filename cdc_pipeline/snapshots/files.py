@@ -16,9 +16,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import fs
 
 from cdc_pipeline.errors import CdcError, SourceError
-from cdc_pipeline.lake.paths import is_s3_path
-from cdc_pipeline.lake.store import arrow_folder
-from cdc_pipeline.sources.storage.folder import is_local, read_error
+from cdc_pipeline.lake.store import open_arrow
+from cdc_pipeline.sources.storage.folder import read_error
 
 _DAMAGED_ZSTD = re.compile("ZSTD decompress failed|Truncated compressed stream")
 BLOCK_BYTES = 1 << 20
@@ -61,11 +60,8 @@ class ExportFiles:
             if not name or parent.endswith(("/", ":")):
                 parent, name = self.path, ""  # the root of a bucket
             parent = parent or ("." if "/" not in self.path else "/")
-            if is_local(self.path) or is_s3_path(self.path):
-                self._files, self._folder = arrow_folder(parent), name
-            else:
-                self._files, root = fs.FileSystem.from_uri(parent)
-                self._folder = f"{root}/{name}".rstrip("/")
+            self._files, root = open_arrow(parent)
+            self._folder = "/".join(filter(None, (root, name)))
             info = self._files.get_file_info(self._folder)
         if info.type == fs.FileType.NotFound:
             raise SourceError(f"the export {path!r} does not exist")

@@ -1,7 +1,7 @@
 """Lists the sink's folder: the checkpoint, and files with their sizes. Reads no rows.
 
-Python lists a local folder. In a run, Hadoop lists any other URI, with the file systems and credentials of Spark. In a
-sensor, where no Spark is running, pyarrow lists it.
+pyarrow lists a local folder, and in a sensor, where no Spark is running, any other. In a run, Hadoop lists other URIs, with
+the file systems and credentials of Spark.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path, is_s3_path
-from cdc_pipeline.lake.store import arrow_folder
+from cdc_pipeline.lake.paths import first_line, hadoop_path, is_local_path
+from cdc_pipeline.lake.store import open_arrow
 from cdc_pipeline.sources.source import digest
 from cdc_pipeline.sources.storage.layout import METADATA, StorageFile, storage_file
 from cdc_pipeline.spark.jvm import jvm
@@ -104,12 +104,8 @@ def _checkpoint(folder: Folder) -> Checkpoint | None:
     return Checkpoint(tso, text, modified_ms)
 
 
-def is_local(path: str) -> bool:
-    return LakePaths(path, "").is_local
-
-
 def local_or_hadoop(spark: SparkSession, path: str) -> Folder:
-    return LocalFolder(path) if is_local(path) else HadoopFolder(spark, path)
+    return ArrowFolder(path) if is_local_path(path) else HadoopFolder(spark, path)
 
 
 def read_error(folder: str, error: BaseException) -> SourceError | TransientError:
@@ -127,44 +123,8 @@ def named_errors(folder: str) -> Iterator[None]:
     """Converts errors of a file system, also those of Spark's tasks, by `read_error`."""
     try:
         yield
-    except (OSError, pa.ArrowException, Py4JError, PySparkException) as error:
+    except (OSError, ValueError, pa.ArrowException, Py4JError, PySparkException) as error:
         raise read_error(folder, error) from error
-
-
-class LocalFolder:
-    """A local or mounted folder."""
-
-    def __init__(self, path: str) -> None:
-        self.root = os.path.abspath(path)  # noqa: PTH100  # keeps symbolic links as the user wrote them
-        root = Path(self.root)
-        if not root.exists():
-            raise SourceError(f"the storage folder {path!r} does not exist")
-        if not root.is_dir():
-            raise SourceError(f"{path!r} is a file; the folder of a TiCDC storage sink is expected")
-
-    def files(self) -> Iterator[tuple[str, int, int]]:
-        folders = [""]
-        with named_errors(self.root):
-            while folders:
-                folder = folders.pop()
-                try:
-                    entries = list(os.scandir(f"{self.root}/{folder}"))
-                except FileNotFoundError:
-                    continue  # TiCDC removes empty folders
-                for entry in entries:
-                    path = f"{folder}{entry.name}"
-                    if entry.is_dir():
-                        folders.append(f"{path}/")
-                        continue
-                    with contextlib.suppress(FileNotFoundError):  # expired, or renamed by TiCDC
-                        stat = entry.stat()
-                        yield path, stat.st_size, stat.st_mtime_ns // 1_000_000
-
-    def metadata(self) -> tuple[bytes, int] | None:
-        path = Path(self.root) / METADATA
-        with named_errors(self.root), contextlib.suppress(FileNotFoundError):
-            return path.read_bytes(), path.stat().st_mtime_ns // 1_000_000
-        return None
 
 
 class HadoopFolder:
@@ -199,20 +159,24 @@ class HadoopFolder:
 
 
 class ArrowFolder:
-    """A folder at a file, s3, gs, hdfs or abfs URI, listed by pyarrow with credentials from the environment."""
+    """A local or mounted folder, or one at a file, s3, gs, hdfs or abfs URI with credentials from the environment."""
 
     def __init__(self, path: str) -> None:
-        self.root = path
+        self._is_local = is_local_path(path)
+        self.root = os.path.abspath(path) if self._is_local else path  # noqa: PTH100  # keeps symbolic links as written
+        if self._is_local and not Path(self.root).is_dir():
+            if Path(self.root).exists():
+                raise SourceError(f"{path!r} is a file; the folder of a TiCDC storage sink is expected")
+            raise SourceError(f"the storage folder {path!r} does not exist")
         with named_errors(path):
-            if is_s3_path(path):
-                self._files, self._root = arrow_folder(path.rstrip("/")), ""
-            else:
-                self._files, self._root = fs.FileSystem.from_uri(path.rstrip("/"))
+            self._files, self._root = open_arrow(self.root.rstrip("/"))
 
     def files(self) -> Iterator[tuple[str, int, int]]:
         with named_errors(self.root):
             try:
-                found = self._files.get_file_info(fs.FileSelector(self._root, recursive=True))
+                # TiCDC removes empty local folders, also while they are listed
+                chosen = fs.FileSelector(self._root, recursive=True, allow_not_found=self._is_local)
+                found = self._files.get_file_info(chosen)
             except FileNotFoundError as error:
                 raise SourceError(f"the storage folder {self.root!r} does not exist") from error
         for info in found:

@@ -39,8 +39,6 @@ from cdc_pipeline.sources.storage.folder import (
     Checkpoint,
     Folder,
     Listing,
-    LocalFolder,
-    is_local,
     list_folder,
     local_or_hadoop,
     named_errors,
@@ -85,9 +83,8 @@ class TicdcStorage(Source):
         return _FolderIngest(self, lake, run, folder, listing, before).run_all()
 
     def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
-        """Compares the folder's listing with the note. Python lists a local folder, pyarrow any other."""
-        folder: Folder = LocalFolder(self.path) if is_local(self.path) else ArrowFolder(self.path)
-        listing = list_folder(folder)
+        """Compares the folder's listing with the note."""
+        listing = list_folder(ArrowFolder(self.path))
         if not listing.files and listing.checkpoint is None:
             return NoNewRecords(f"{self.path!r} is empty")
         return compare_listings(note, listing.digest, len(listing.files), self.path)
