@@ -197,18 +197,14 @@ def readable_version(spark: SparkSession, path: str, version: int) -> int | None
             return None
         raise
     while version < newest.version():
-        if any(_changes_content(action) for action in read_commit(spark, path, version + 1)):
+        later = read_commit(spark, path, version + 1)
+        if any("metaData" in action or "protocol" in action or changes_rows(action) for action in later):
             replaced_ms = commit_time_ms(spark, path, version + 1)
             kept_ms = log_names(spark).delta_log.tombstoneRetentionMillis(newest.metadata())
             is_kept = replaced_ms is not None and replaced_ms >= time.time_ns() // 1_000_000 - kept_ms
             return version if is_kept else None
         version += 1
     return version
-
-
-def _changes_content(action: Mapping[str, Any]) -> bool:
-    """Whether an action of a commit changes rows or metadata."""
-    return "metaData" in action or "protocol" in action or changes_rows(action)
 
 
 def changes_rows(action: Mapping[str, Any]) -> bool:

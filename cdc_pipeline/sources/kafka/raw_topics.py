@@ -27,7 +27,7 @@ from cdc_pipeline.sources.kafka.reading_plan import PlannedRange
 from cdc_pipeline.sources.raw_batches import append_batch, notes_newest_first
 from cdc_pipeline.sources.records import HEADERS, NEW_COLUMNS, RECORD, timestamp_columns
 from cdc_pipeline.sources.source import RunContext
-from cdc_pipeline.spark.jvm import finished_metrics
+from cdc_pipeline.spark.jvm import finished_metrics, java_causes
 from cdc_pipeline.spark.small_frames import is_small, small_frame, small_query
 
 if TYPE_CHECKING:  # it needs an extra
@@ -217,9 +217,5 @@ def _causes(error: BaseException) -> list[str]:
 
     The outermost is Spark's, which says only that a job failed.
     """
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    found = []
-    while java is not None:
-        found.append((str(java.toString()).strip().splitlines() or [""])[0])
-        java = java.getCause()
-    return found or [first_line(error)]
+    lines = [(str(java.toString()).strip().splitlines() or [""])[0] for java in java_causes(error)]
+    return lines or [first_line(error)]
