@@ -270,12 +270,6 @@ def known_rows(spark: SparkSession, snapshot: Any) -> int | None:
     return rows
 
 
-def size_in_bytes(snapshot: Any) -> int:
-    """The total size of the table's files."""
-    checksum = snapshot.checksumOpt()
-    return int(snapshot.sizeInBytes() if checksum.isEmpty() else checksum.get().tableSizeBytes())
-
-
 def _from_checksum(spark: SparkSession, snapshot: Any, part: str) -> Any:
     """This part of the snapshot's checksum; None if there is no checksum or it lacks the part."""
     checksum = snapshot.checksumOpt()

@@ -92,7 +92,8 @@ def exit_code() -> int | None:
 
 def java_causes(error: BaseException) -> list[Any]:
     """The Java exception of an error of py4j or PySpark, and its causes, innermost last. Empty for other errors."""
-    java, found = getattr(error, "java_exception", None) or getattr(error, "_origin", None), list[Any]()
+    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    found: list[Any] = []
     while hasattr(java, "getCause") and len(found) < _MOST_CAUSES:
         found.append(java)
         java = java.getCause()
