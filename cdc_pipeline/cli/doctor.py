@@ -119,7 +119,6 @@ def _java() -> str:
 
 
 def _source(pipeline: Pipeline, lake: Lake | None = None) -> str:
-    """`lake`: reads the newest note where it takes Spark."""
     note = newest_note(pipeline.paths) if lake is None else next(notes_newest_first(lake), None)
     found = pipeline.source.find_new_records(note)
     return f"{pipeline.source.location}: {found.summary if isinstance(found, NewRecords) else found.reason}"

@@ -39,7 +39,6 @@ class JavaHome:
 
     path: Path
     """The executable."""
-    major: int
     version: str
     """The full version, such as `17.0.15`."""
 
@@ -53,7 +52,7 @@ def require_java(environ: Mapping[str, str] | None = None, timeout: float = TIME
         raise JavaError(f"{path} with the unknown version {version!r}")
     if int(major[1]) not in SUPPORTED_MAJORS:
         raise JavaError(f"{path} is Java {version}")
-    return JavaHome(path, int(major[1]), version)
+    return JavaHome(path, version)
 
 
 def _locate(environ: Mapping[str, str]) -> Path:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -181,7 +181,7 @@ class ArrowFolder:
                 raise SourceError(f"the storage folder {self.root!r} does not exist") from error
         for info in found:
             if info.is_file:
-                yield info.path[len(self._root) :].lstrip("/"), info.size, _ms(info)
+                yield info.path[len(self._root) :].lstrip("/"), info.size, modified_ms(info)
 
     def metadata(self) -> tuple[bytes, int] | None:
         path = "/".join(filter(None, (self._root, METADATA)))
@@ -190,8 +190,9 @@ class ArrowFolder:
             if not info.is_file:
                 return None
             with self._files.open_input_file(path) as stream:
-                return stream.readall(), _ms(info)
+                return stream.readall(), modified_ms(info)
 
 
-def _ms(info: Any) -> int:
+def modified_ms(info: fs.FileInfo) -> int:
+    """When the file was written, in ms since 1970; 0 if the store does not say it."""
     return 0 if info.mtime_ns is None else int(info.mtime_ns) // 1_000_000
