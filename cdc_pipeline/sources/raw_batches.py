@@ -21,7 +21,7 @@ from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, committed_version, table_state
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.log_files import CommitFile, commits_newest_first
+from cdc_pipeline.lake.log_files import commits_newest_first
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
@@ -61,20 +61,14 @@ def batch_note(lake: Lake, batch_id: int) -> dict[str, Any] | None:
 
 
 def _notes_in_files(paths: LakePaths) -> Iterator[dict[str, Any]]:
-    """The notes in the log files, newest first; none for a lake without `has_files`."""
-    if paths.has_files:
-        for commit in commits_newest_first(paths.table("raw_topic_snapshot")):
-            if (note := _note(commit)) is not None:
+    """The notes in the log files, newest first; none for a lake without `has_files`. Skips files that cannot be read."""
+    for commit in commits_newest_first(paths.table("raw_topic_snapshot")) if paths.has_files else ():
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            # `commitInfo` is among the first lines
+            infos = (action["commitInfo"] for action in commit.actions() if "commitInfo" in action)
+            info: dict[str, Any] = next(infos, {})
+            if (note := _parse(info.get("userMetadata"), info.get("timestamp"))) is not None:
                 yield note
-
-
-def _note(commit: CommitFile) -> dict[str, Any] | None:
-    """The note of a commit file; None if it has none or cannot be read. `commitInfo` is among the first lines."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        for action in commit.actions():
-            if "commitInfo" in action:
-                return _parse(action["commitInfo"].get("userMetadata"), action["commitInfo"].get("timestamp"))
-    return None
 
 
 def _parse(text: str | None, committed_ms: int | None) -> dict[str, Any] | None:
