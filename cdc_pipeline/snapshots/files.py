@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import fs
 
-from cdc_pipeline.errors import CdcError, SourceError
+from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.store import open_arrow
 from cdc_pipeline.sources.storage.folder import modified_ms, read_error
 
@@ -95,8 +95,6 @@ class ExportFiles:
     def _named_errors(self, name: str = "") -> Iterator[None]:
         try:
             yield
-        except CdcError:
-            raise
         except OSError as error:
             if _DAMAGED.search(str(error)):
                 raise SourceError(f"{name}: damaged or cut short: {error}. Copy the export again") from error

@@ -11,6 +11,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.lake.control_tables import read_maxima
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
 from cdc_pipeline.sources.raw_batches import newest_batch, notes_newest_first
@@ -67,7 +68,10 @@ def read_progress(lake: Lake, topic: str) -> Progress:
         for name, _, _, last, _ in note.get("offsets", []):
             last_offsets[name] = max(last, last_offsets.get(name, last))
     note = notes.get(newest, {})
-    checkpoint = note["checkpoint"] if "checkpoint" in note else _newest_watermark(lake)
+    if "checkpoint" in note:
+        checkpoint = note["checkpoint"]
+    else:
+        checkpoint = max(read_maxima(lake, "watermarks", ("topic",), "watermark_ts").values(), default=None)
     without_tso = bool(note.get("without_tso", newest not in notes))
     next_offset = last_offsets.get(topic, _UNKNOWN) + 1
     return Progress(newest, next_offset, checkpoint, without_tso, files, frozenset(last_offsets) - {topic})
@@ -107,13 +111,6 @@ def _files_of_records(lake: Lake, batches: Any) -> Iterator[tuple[str, int]]:
 
 def _files(files: list[list[Any]], batch_id: int) -> dict[str, KnownFile]:
     return {path: KnownFile(size, modified_ms, batch_id) for path, size, modified_ms in files}
-
-
-def _newest_watermark(lake: Lake) -> int | None:
-    if not lake.exists("watermarks"):
-        return None
-    row = lake.read("watermarks").agg(F.max("watermark_ts")).first()
-    return None if row is None else row[0]
 
 
 def files_to_read(
