@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ def named_errors(folder: str) -> Iterator[None]:
     """Converts errors of a file system, also those of Spark's tasks, by `read_error`."""
     try:
         yield
-    except (OSError, ValueError, pa.ArrowException, Py4JError, PySparkException) as error:
+    except (OSError, UnicodeError, pa.ArrowException, Py4JJavaError, PySparkException) as error:
         raise read_error(folder, error) from error
 
 
