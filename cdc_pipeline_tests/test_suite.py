@@ -13,7 +13,7 @@ from typing import Any
 import grimp
 import pytest
 
-from cdc_pipeline.spark.java import JavaNotFoundError, require_java
+from cdc_pipeline.spark.java import JavaError, require_java
 from cdc_pipeline_tests.support import shards, tiers
 from cdc_pipeline_tests.support.changed import affected_tests
 
@@ -63,7 +63,7 @@ def test_make_test_and_ci_run_the_fast_and_the_core_tier() -> None:
 
 
 def test_a_test_without_the_marker_jvm_finds_no_java() -> None:
-    with pytest.raises(JavaNotFoundError, match=tiers.NO_JAVA):
+    with pytest.raises(JavaError, match=tiers.NO_JAVA):
         require_java()
     shown = subprocess.run(["sh", "-c", "echo $JAVA_HOME"], capture_output=True, text=True).stdout.strip()
     assert shown == tiers.NO_JAVA

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +12,6 @@ from dataclasses import dataclass, field
 import pyspark
 from pyspark.sql.types import StructType
 
-from cdc_pipeline.catalogs.names import catalog_name
 from cdc_pipeline.lake.delta import TableState
 from cdc_pipeline.lake.paths import LakePaths, is_local_path
 from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
@@ -27,6 +28,7 @@ PLACES = "cdc.places"
 OWN_PARAMETERS = (PIPELINE, LAKE, MIRROR_ID, NAME, PATH, COMMENT, CUT_ID, PLACES)
 _MOST_CHARACTERS = 4000
 """Of a parameter's value in Hive."""
+_PLAIN = re.compile(r"[a-z0-9_]+")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,15 @@ class Definition:
     """Empty for a view."""
     sql: str
     """Empty for a table."""
+
+
+def catalog_name(name: str) -> str:
+    """The name itself if it has lower-case letters, digits and `_` only, as Hive stores names. Else its letters with a
+    digest, because other names may have the same letters: `Order-Items` becomes `order_items_21f5372a`."""
+    if _PLAIN.fullmatch(name):
+        return name
+    letters = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_") or "name"
+    return f"{letters}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def owner_parameters(paths: LakePaths) -> dict[str, str]:

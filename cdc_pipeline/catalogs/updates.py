@@ -17,13 +17,13 @@ from cdc_pipeline.catalogs.entries import (
     NAME,
     PLACES,
     Entry,
+    catalog_name,
     is_own,
     location,
     owner_parameters,
     table_entry,
     view_entries,
 )
-from cdc_pipeline.catalogs.names import catalog_name
 from cdc_pipeline.catalogs.reconcile import Catalog, own_databases, reconcile
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import TableState, table_state

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import starmap
-from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -27,7 +26,7 @@ from cdc_pipeline.lake.paths import first_line
 from cdc_pipeline.lake.store import S3Folder
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.kafka.source import KafkaTopics
-from cdc_pipeline.sources.raw_batches import newest_batch, newest_note, newest_note_by_spark
+from cdc_pipeline.sources.raw_batches import newest_batch, newest_note, notes_newest_first
 from cdc_pipeline.sources.source import NewRecords, RunContext
 from cdc_pipeline.spark.java import JavaError, require_java
 from cdc_pipeline.spark.session import SparkLakehouse, jar_packages, own_spark
@@ -75,7 +74,7 @@ def examine(declared: DeclaredPipeline | None, *, with_spark: bool = True) -> It
     secrets = () if pipeline is None else pipeline.source.secrets
     has_source = False
     if pipeline is not None and pipeline.paths.has_files:
-        source = _attempt("source", lambda: _source(pipeline, newest_note(pipeline.paths)), _SOURCE_REMEDY, secrets)
+        source = _attempt("source", lambda: _source(pipeline), _SOURCE_REMEDY, secrets)
         has_source = source.passed
         yield source
         yield _attempt("lake", lambda: _folder(pipeline), _LAKE_REMEDY)
@@ -89,7 +88,7 @@ def examine(declared: DeclaredPipeline | None, *, with_spark: bool = True) -> It
     lake = Lake(spark.session, pipeline.paths)
     yield _attempt("lake format", lambda: _format(lake), _LAKE_REMEDY)
     if not pipeline.paths.has_files:
-        source = _attempt("source", lambda: _source(pipeline, newest_note_by_spark(lake)), _SOURCE_REMEDY, secrets)
+        source = _attempt("source", lambda: _source(pipeline, lake), _SOURCE_REMEDY, secrets)
         has_source = source.passed
         yield source
     if isinstance(pipeline.source, KafkaTopics) and has_source:
@@ -119,7 +118,8 @@ def _java() -> str:
     return f"{java.version} at {java.path}"
 
 
-def _source(pipeline: Pipeline, note: Mapping[str, Any] | None) -> str:
+def _source(pipeline: Pipeline, lake: Lake | None = None) -> str:
+    note = newest_note(pipeline.paths) if lake is None else next(notes_newest_first(lake), None)
     found = pipeline.source.find_new_records(note)
     return f"{pipeline.source.location}: {found.summary if isinstance(found, NewRecords) else found.reason}"
 

@@ -209,8 +209,7 @@ def _raw_note(lake: Lake, batch_id: int, recorded: Mapping[str, Any] | None) -> 
     """The note of the batch's commit to `raw_topic_snapshot`, with `recorded` or a default for each missing field."""
     empty: dict[str, Any] = {"run_id": None, "files": [], "offsets": [], "ended": [], "lost": []}
     empty["committed_ms"] = time.time_ns() // 1_000_000
-    note = batch_note(lake, batch_id, with_spark=recorded is None or not lake.paths.has_files)
-    return {**empty, **(recorded or {}), **(note or {})}
+    return {**empty, **(recorded or {}), **(batch_note(lake, batch_id) or {})}
 
 
 def _write_batch(

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.delta import Commit, commit_properties, committed_version
 from cdc_pipeline.lake.faults import damaged_table
-from cdc_pipeline.lake.file_statistics import OPERATORS, Condition, list_files, list_own_files
+from cdc_pipeline.lake.file_statistics import OPERATORS, Condition, list_own_files
 from cdc_pipeline.lake.handles import (
     forget_version,
     note_handle,
@@ -150,18 +150,6 @@ def read_sums(lake: Lake, table: str, *where: Condition, columns: Sequence[str])
         found = _matching(frame, where).agg(*(F.coalesce(F.sum(column), F.lit(0)).alias(column) for column in columns))
         sums |= found.collect()[0].asDict()
     return sums
-
-
-def file_maxima(lake: Lake, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The highest value of each column for each file of a table in a local folder, by the statistics in its log; None
-    without them. Reads no file, so it works for shallow clones too, whose files are elsewhere."""
-    opened = open_table(lake.paths.table(table))
-    if opened is None:
-        return []
-    files = list_files(opened)
-    known = [name for name in columns if f"max.{name}" in files.column_names]
-    maxima = files.select([f"max.{name}" for name in known]).rename_columns(known).to_pylist()
-    return [{**dict.fromkeys(columns), **found} for found in maxima]
 
 
 def compact_rows(lake: Lake, table: str) -> bool:

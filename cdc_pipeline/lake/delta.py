@@ -31,7 +31,6 @@ from cdc_pipeline.lake.delta_log import (
     known_rows,
     log_names,
     set_transaction,
-    size_in_bytes,
     snapshot_at,
     snapshot_of,
 )
@@ -130,7 +129,9 @@ def row_count(spark: SparkSession, path: str) -> int:
 
 def stored_bytes(spark: SparkSession, path: str) -> int:
     """The total size of the files of the table's newest snapshot."""
-    return size_in_bytes(snapshot_of(spark, path))
+    snapshot = snapshot_of(spark, path)
+    checksum = snapshot.checksumOpt()
+    return int(snapshot.sizeInBytes() if checksum.isEmpty() else checksum.get().tableSizeBytes())
 
 
 def forget_cached_log(spark: SparkSession, path: str) -> None:

@@ -12,7 +12,7 @@ import functools
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -34,46 +34,32 @@ _COMMITTED_BY_DELTA_RS: set[str] = set()
 """Paths of the tables to which this process has committed without Spark, since Delta's snapshot of them."""
 
 
-@dataclass(frozen=True)
-class LogNames:
-    """JVM classes and objects, looked up once: py4j resolves each part of a dotted name in about a millisecond."""
-
-    session: Any
-    delta_log: Any
-    option: Any
-    converters: Any
-    path: Any
-    array_list: Any
-    hash_map: Any
-    immutable_map: Any
-    set_transaction: Any
-    set_properties: Any
-    write: Any
-    append: Any
-    mapper: Any
+_JAVA_NAMES = {
+    "session": "org.apache.spark.sql.classic.SparkSession",
+    "delta_log": "org.apache.spark.sql.delta.DeltaLog",
+    "option": "scala.Option",
+    "converters": "scala.jdk.javaapi.CollectionConverters",
+    "path": "org.apache.hadoop.fs.Path",
+    "array_list": "java.util.ArrayList",
+    "hash_map": "java.util.HashMap",
+    "immutable_map": "scala.collection.immutable.Map$.MODULE$.from",
+    "set_transaction": "org.apache.spark.sql.delta.actions.SetTransaction",
+    "set_properties": "org.apache.spark.sql.delta.DeltaOperations$SetTableProperties",
+    "write": "org.apache.spark.sql.delta.DeltaOperations$Write",
+    "append": "org.apache.spark.sql.SaveMode.Append",
+    "json": "org.apache.spark.sql.delta.util.JsonUtils",
+}
 
 
 @functools.lru_cache(maxsize=1)
-def _names(java: Any) -> LogNames:
-    delta = java.org.apache.spark.sql.delta
-    return LogNames(
-        session=java.org.apache.spark.sql.classic.SparkSession,
-        delta_log=delta.DeltaLog,
-        option=java.scala.Option,
-        converters=java.scala.jdk.javaapi.CollectionConverters,
-        path=java.org.apache.hadoop.fs.Path,
-        array_list=java.java.util.ArrayList,
-        hash_map=java.java.util.HashMap,
-        immutable_map=getattr(getattr(java.scala.collection.immutable, "Map$"), "MODULE$").__getattr__("from"),
-        set_transaction=delta.actions.SetTransaction,
-        set_properties=getattr(delta, "DeltaOperations$SetTableProperties"),
-        write=getattr(delta, "DeltaOperations$Write"),
-        append=java.org.apache.spark.sql.SaveMode.Append,
-        mapper=delta.util.JsonUtils.mapper(),
+def _names(java: Any) -> SimpleNamespace:
+    return SimpleNamespace(
+        **{name: functools.reduce(getattr, path.split("."), java) for name, path in _JAVA_NAMES.items()}
     )
 
 
-def log_names(spark: SparkSession) -> LogNames:
+def log_names(spark: SparkSession) -> SimpleNamespace:
+    """`_JAVA_NAMES` of the JVM, looked up once: py4j resolves each part of a dotted name in about a millisecond."""
     return _names(jvm(spark))
 
 
@@ -211,18 +197,14 @@ def readable_version(spark: SparkSession, path: str, version: int) -> int | None
             return None
         raise
     while version < newest.version():
-        if any(_changes_content(action) for action in read_commit(spark, path, version + 1)):
+        later = read_commit(spark, path, version + 1)
+        if any("metaData" in action or "protocol" in action or changes_rows(action) for action in later):
             replaced_ms = commit_time_ms(spark, path, version + 1)
             kept_ms = log_names(spark).delta_log.tombstoneRetentionMillis(newest.metadata())
             is_kept = replaced_ms is not None and replaced_ms >= time.time_ns() // 1_000_000 - kept_ms
             return version if is_kept else None
         version += 1
     return version
-
-
-def _changes_content(action: Mapping[str, Any]) -> bool:
-    """Whether an action of a commit changes rows or metadata."""
-    return "metaData" in action or "protocol" in action or changes_rows(action)
 
 
 def changes_rows(action: Mapping[str, Any]) -> bool:
@@ -288,12 +270,6 @@ def known_rows(spark: SparkSession, snapshot: Any) -> int | None:
     return rows
 
 
-def size_in_bytes(snapshot: Any) -> int:
-    """The total size of the table's files."""
-    checksum = snapshot.checksumOpt()
-    return int(snapshot.sizeInBytes() if checksum.isEmpty() else checksum.get().tableSizeBytes())
-
-
 def _from_checksum(spark: SparkSession, snapshot: Any, part: str) -> Any:
     """This part of the snapshot's checksum; None if there is no checksum or it lacks the part."""
     checksum = snapshot.checksumOpt()
@@ -301,4 +277,4 @@ def _from_checksum(spark: SparkSession, snapshot: Any, part: str) -> Any:
 
 
 def _to_python(spark: SparkSession, value: Any) -> Any:
-    return json.loads(log_names(spark).mapper.writeValueAsString(value))
+    return json.loads(log_names(spark).json.mapper().writeValueAsString(value))

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from cdc_pipeline.errors import CdcError, LakeError, StoreRefusesError, TerminalError, TransientError
 from cdc_pipeline.lake.delta import is_conflict
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.spark.jvm import exit_code
+from cdc_pipeline.spark.jvm import exit_code, java_causes
 
 # Searched in the messages of an exception and of its causes.
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
@@ -122,19 +122,9 @@ def _messages(error: BaseException) -> list[str]:
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
         with contextlib.suppress(Py4JError, OSError):  # an exception of a JVM that has ended has no text
-            lines += [first_line(cause), *str(cause).splitlines(), *_java_messages(cause)]
+            lines += [first_line(cause), *str(cause).splitlines()]
+            lines += (line for java in java_causes(cause) for line in str(java.toString()).splitlines())
         cause = cause.__cause__ or cause.__context__
-    return lines
-
-
-def _java_messages(error: BaseException) -> list[str]:
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    lines = []
-    for _ in range(20):
-        if java is None or not hasattr(java, "getCause"):
-            break
-        lines += str(java.toString()).splitlines()
-        java = java.getCause()
     return lines
 
 

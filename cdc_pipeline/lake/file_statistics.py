@@ -42,12 +42,6 @@ def open_local_table(path: str) -> DeltaTable | None:
         return None
 
 
-def is_read_by_path(table: DeltaTable) -> bool:
-    """Whether the rows of the table are those of its files: it has no feature such as deletion vectors, and no partitions,
-    whose values are in the log only."""
-    return bool(table.protocol().min_reader_version == 1 and not table.metadata().partition_columns)
-
-
 def list_files(table: DeltaTable, all_of: Iterable[Condition] = (), any_of: Sequence[Condition] = ()) -> pa.Table:
     """One row per file that may have rows which meet all conditions of `all_of`, and one of `any_of` if there are any.
 
@@ -64,8 +58,9 @@ def list_own_files(
     table: DeltaTable, all_of: Iterable[Condition] = (), any_of: Sequence[Condition] = ()
 ) -> pa.Table | None:
     """`list_files`, with paths relative to the table's folder, for readers of these files. None if other files, or more than
-    the files, decide which rows the table has (`is_read_by_path`, shallow clones)."""
-    if not is_read_by_path(table):
+    the files, decide which rows the table has: shallow clones, features such as deletion vectors, and partitions, whose
+    values are in the log only."""
+    if table.protocol().min_reader_version > 1 or table.metadata().partition_columns:
         return None
     files = list_files(table, all_of, any_of)
     paths = files["path"].to_pylist()

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from cdc_pipeline.errors import CdcError, LakeError, TransientError
 from cdc_pipeline.lake.store import S3Folder
+from cdc_pipeline.spark.threads import repeating
 
 _NAME = ".lease"
 VALID = timedelta(seconds=60)
@@ -49,16 +50,12 @@ def hold_lease(
     continues = lease.take_back()
     if not continues:
         lease.acquire(report, wait_seconds)
-    ended = threading.Event()
-    renewal = threading.Thread(target=lease.renew_until, args=(ended, report, lost), name="lease", daemon=True)
-    renewal.start()
     freed = None
     try:
-        yield continues
+        with repeating(partial(lease.renew, report, lost), _RENEWED_AFTER_SECONDS):
+            yield continues
         freed = run_id
     finally:
-        ended.set()
-        renewal.join()
         if (e_tag := lease.release()) is not None and freed is not None:
             _FREED[folder.url] = freed, e_tag, lease.proven
 
@@ -116,14 +113,14 @@ class _Lease:
             "writes to the lake"
         )
 
-    def renew_until(self, ended: threading.Event, report: Callable[[str], None], lost: Callable[[], None]) -> None:
-        """Renews the lease until the event is set or the lease is lost."""
-        while self.e_tag is not None and not ended.wait(_RENEWED_AFTER_SECONDS):
-            with contextlib.suppress(CdcError):  # the next attempt may succeed, before the lease ends
-                self.e_tag = self.folder.replace(_NAME, self._content(), self.e_tag)
-                if self.e_tag is None:
-                    lost()
-                    report("the lease of the lake has ended, because this run was paused: another run may write, too")
+    def renew(self, report: Callable[[str], None], lost: Callable[[], None]) -> None:
+        if self.e_tag is None:
+            return
+        with contextlib.suppress(CdcError):  # the next attempt may succeed, before the lease ends
+            self.e_tag = self.folder.replace(_NAME, self._content(), self.e_tag)
+            if self.e_tag is None:
+                lost()
+                report("the lease of the lake has ended, because this run was paused: another run may write, too")
 
     def release(self) -> str | None:
         """Marks the lease as free, unless another run has it. If that fails, it ends by itself. Returns its ETag."""

@@ -20,7 +20,7 @@ from cdc_pipeline.lake.delta_log import end_only_writer
 from cdc_pipeline.lake.lease import hold_lease
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.store import S3Folder
-from cdc_pipeline.spark.process_lock import private_file
+from cdc_pipeline.spark.process_lock import private_file, try_lock
 
 _FILE = ".lock"
 WAIT_SECONDS = 600.0
@@ -81,7 +81,7 @@ def _acquire(paths: LakePaths, file: Path, report: Callable[[str], None], wait_s
             descriptor = private_file(file.parent, file.name)
         except OSError as error:
             raise paths.write_error(error) from error
-        if _try_lock(descriptor):
+        if try_lock(descriptor):
             with contextlib.suppress(FileNotFoundError):
                 if os.fstat(descriptor).st_ino == file.stat().st_ino:
                     return descriptor
@@ -97,18 +97,6 @@ def _acquire(paths: LakePaths, file: Path, report: Callable[[str], None], wait_s
             report(f"waiting: {holder} is writing this lake")
             is_reported = True
         time.sleep(_POLL_SECONDS)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _write_holder(descriptor: int, run_id: str) -> None:

@@ -83,7 +83,9 @@ class LakePaths:
 
     @property
     def home(self) -> str:
-        return f"{self._absolute_root}/{path_segment(self.pipeline)}"
+        # not resolve(): paths in messages keep the user's symbolic links
+        root = os.path.abspath(self.root) if self.is_local else self.root.rstrip("/")  # noqa: PTH100
+        return f"{root}/{path_segment(self.pipeline)}"
 
     @property
     def is_local(self) -> bool:
@@ -97,11 +99,6 @@ class LakePaths:
     def has_files(self) -> bool:
         """Whether `lake.store` reads and writes its files: a local folder, or S3."""
         return has_files(self.root)
-
-    @property
-    def _absolute_root(self) -> str:
-        # not resolve(): paths in messages keep the user's symbolic links
-        return os.path.abspath(self.root) if self.is_local else self.root.rstrip("/")  # noqa: PTH100
 
     def table(self, name: str) -> str:
         """The path of one of `OWN_TABLES`."""

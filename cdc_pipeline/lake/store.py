@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem  # type: ignore[import-untyped]
 
 from cdc_pipeline.errors import CdcError, LakeError, StoreRefusesError, TransientError
-from cdc_pipeline.lake.paths import is_s3_path
+from cdc_pipeline.lake.paths import has_files, is_s3_path
 from cdc_pipeline.local_files import write_atomically
 from cdc_pipeline.spark.stores import s3_endpoint, s3_region
 
@@ -248,3 +248,11 @@ def arrow_folder(path: str) -> FileSystem:
     if not is_s3_path(path):
         return SubTreeFileSystem(path, LocalFileSystem())
     return SubTreeFileSystem(path.removeprefix("s3a://"), _open_arrow(s3_endpoint(), s3_region()))
+
+
+def open_arrow(path: str) -> tuple[FileSystem, str]:
+    """Arrow's file system of a local path or of any URI that Arrow knows, and the path within it."""
+    if has_files(path):
+        return arrow_folder(path), ""
+    file_system, root = FileSystem.from_uri(path)
+    return file_system, root

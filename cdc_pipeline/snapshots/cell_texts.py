@@ -1,4 +1,4 @@
-"""One text per cell, from the bytes of a value and the column's type.
+"""One text per cell: from the bytes of a value and the column's type, or printed in the same form by a server.
 
 Text types, ENUM, SET and JSON become Unicode text, numbers and dates stay as printed, and binary types, BIT and geometries
 become lower-case hexadecimal digits. NULL is None.
@@ -13,13 +13,16 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, MySqlType
+from cdc_pipeline.mysql.model.quoted_names import quoted
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column
 from cdc_pipeline.mysql.types.charsets import charset_of_column
 from cdc_pipeline.snapshots.literals import read_literal
 
 UTF8 = "utf8mb4"
 OF_COLUMN = "binary"
 """The character set of a file in which each column keeps its own: SET NAMES binary."""
+SERVER_SESSION = "SET SESSION time_zone = '+00:00', SESSION sql_mode = '{}', SESSION net_write_timeout = 3600"
+"""What `text_sql` needs: TIMESTAMPs are printed in UTC, and no mode changes values (such as PAD_CHAR_TO_FULL_LENGTH)."""
 
 _CODECS = {
     **dict.fromkeys(("utf8mb4", "utf8mb3", "utf8", "ascii"), "utf-8"),
@@ -58,11 +61,6 @@ def _keep_control_character(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error("cdc_latin1", _keep_control_character)
-
-
-def is_bytes(kind: MySqlType) -> bool:
-    """Whether the texts of values are hexadecimal digits."""
-    return kind.base in _BYTES
 
 
 class Form(Enum):
@@ -147,3 +145,19 @@ class Cells:
             except ValueError as error:
                 raise UnreadableCellError(f"column {self.name!r} has {error}", index) from error
         return pa.array(texts, pa.string())
+
+
+def text_sql(column: Column) -> str:
+    """SQL that lets a MySQL or MariaDB server print the column: FLOAT with all digits, bytes and BIT as hexadecimal digits.
+
+    A driver would convert some values: a date that no calendar has, a TIME above 24 hours, a FLOAT.
+    """
+    name, base = quoted(column.name), column.type.base
+    if base == "bit":
+        size = (int(column.type.params[0]) + 7) // 8 if column.type.params else 1
+        return f"LPAD(HEX({name} + 0), {2 * size}, '0')"
+    if base in _BYTES:
+        return f"HEX({name})"
+    # FLOAT alone is printed with six digits; CAST … AS DOUBLE needs MySQL 8
+    value = f"({name} + 0e0)" if base == "float" else name
+    return f"CONVERT({value} USING utf8mb4)"

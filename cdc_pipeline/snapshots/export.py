@@ -166,10 +166,9 @@ def _open_dumps(files: ExportFiles) -> Export:
         _stem(name): name for name in files.sizes if name.removesuffix(".gz").removesuffix(".zst").endswith(".txt")
     }
     tables: dict[TableName, ExportedTable] = {}
-    positions: set[ExportPosition] = set()
     hashes: dict[str, str] = {}
-    time_zones: set[str | None] = set()
-    has_outfiles = bool(outfiles)
+    said: set[tuple[ExportPosition, str | None]] = set()
+    position, time_zone, has_outfiles = ExportPosition(), None, bool(outfiles)
     for name in [
         name for name in files.sizes if not files.is_folder or (_stem(name) and name not in outfiles.values())
     ]:
@@ -177,8 +176,8 @@ def _open_dumps(files: ExportFiles) -> Export:
         with files.open(name) as stream:
             dump.read(Text(stream, dump.file))
             hashes[name] = stream.sha256
-        positions.add(replace(dump.position, finished=None))
-        time_zones.add(dump.settings.time_zone)
+        position, time_zone = dump.position, dump.settings.time_zone
+        said.add((replace(position, finished=None), time_zone))
         for table in dump.tables.values():
             if table.name in tables:
                 raise SourceError(
@@ -191,12 +190,9 @@ def _open_dumps(files: ExportFiles) -> Export:
         raise SourceError(
             f"{min(outfiles.values())}: rows without a definition: its .sql is missing. Copy the export again"
         )
-    if len(positions) > 1 or len(time_zones) > 1:
+    if len(said) > 1:
         raise SourceError(f"{files.path}: files of different positions or time zones. Files of one export are expected")
-    position = replace(dump.position) if positions else ExportPosition()
-    return Export(
-        files, tuple(sorted(tables.values(), key=lambda table: table.name)), position, time_zones.pop(), hashes
-    )
+    return Export(files, tuple(sorted(tables.values(), key=lambda table: table.name)), position, time_zone, hashes)
 
 
 def _with_outfile(files: ExportFiles, table: ExportedTable, name: str | None) -> ExportedTable:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
 import io
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import fs
 
-from cdc_pipeline.errors import CdcError, SourceError
-from cdc_pipeline.lake.paths import is_s3_path
-from cdc_pipeline.lake.store import arrow_folder
-from cdc_pipeline.sources.storage.folder import is_local, read_error
+from cdc_pipeline.errors import SourceError
+from cdc_pipeline.lake.store import open_arrow
+from cdc_pipeline.sources.storage.folder import modified_ms, read_error
 
-_DAMAGED_ZSTD = re.compile("ZSTD decompress failed|Truncated compressed stream")
+_DAMAGED = re.compile("(?:ZSTD decompress|zlib inflate) failed|Truncated compressed stream")
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 BLOCK_BYTES = 1 << 20
 """Bytes that are read at a time."""
 
@@ -61,11 +60,8 @@ class ExportFiles:
             if not name or parent.endswith(("/", ":")):
                 parent, name = self.path, ""  # the root of a bucket
             parent = parent or ("." if "/" not in self.path else "/")
-            if is_local(self.path) or is_s3_path(self.path):
-                self._files, self._folder = arrow_folder(parent), name
-            else:
-                self._files, root = fs.FileSystem.from_uri(parent)
-                self._folder = f"{root}/{name}".rstrip("/")
+            self._files, root = open_arrow(parent)
+            self._folder = "/".join(filter(None, (root, name)))
             info = self._files.get_file_info(self._folder)
         if info.type == fs.FileType.NotFound:
             raise SourceError(f"the export {path!r} does not exist")
@@ -73,7 +69,7 @@ class ExportFiles:
         infos = self._list() if self.is_folder else [info]
         self.sizes: dict[str, int] = {info.base_name: info.size for info in infos}
         """Name → bytes, in the order of the names."""
-        self.modified_ms = max(map(_ms, infos), default=0)
+        self.modified_ms = max(map(modified_ms, infos), default=0)
         """When the newest file was written, in ms since 1970; 0 if the store does not say it."""
         if not self.is_folder:
             self._folder = self._folder[: -len(name)].rstrip("/")
@@ -99,20 +95,12 @@ class ExportFiles:
     def _named_errors(self, name: str = "") -> Iterator[None]:
         try:
             yield
-        except CdcError:
-            raise
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise SourceError(f"{name}: damaged or cut short: {error}. Copy the export again") from error
         except OSError as error:
-            if _DAMAGED_ZSTD.search(str(error)):
+            if _DAMAGED.search(str(error)):
                 raise SourceError(f"{name}: damaged or cut short: {error}. Copy the export again") from error
             if isinstance(error, FileNotFoundError):
                 raise SourceError(f"{self.path}: the file {name!r} is missing. Copy the export again") from error
             raise read_error("/".join(filter(None, (self.path, name))), error) from error
-
-
-def _ms(info: Any) -> int:
-    return int(info.mtime.timestamp() * 1000) if info.mtime is not None else 0
 
 
 class TextStream:
@@ -123,10 +111,8 @@ class TextStream:
         self._left = None if end is None else end - start
         self._hashed = _Hashed(raw)
         self._text: Any = io.BufferedReader(self._hashed, BLOCK_BYTES)
-        if name.endswith(".gz"):
-            self._text = gzip.GzipFile(fileobj=self._text)
-        elif name.endswith(".zst"):
-            self._text = pa.CompressedInputStream(pa.PythonFile(self._text, mode="r"), "zstd")
+        if compression := _COMPRESSIONS.get(PurePath(name).suffix):
+            self._text = pa.CompressedInputStream(pa.PythonFile(self._text, mode="r"), compression)
         elif start:
             raw.seek(start)
             start = 0

@@ -6,6 +6,7 @@ are equal. Otherwise it is an error, because one of the two would be lost.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from cdc_pipeline.errors import SourceError
 from cdc_pipeline.positions import POSITION
 from cdc_pipeline.sources.compressed_values import may_be_compressed
 from cdc_pipeline.sources.records import RECORD, may_have_zero_id
+from cdc_pipeline.spark.jvm import balanced
 
 _FINGERPRINT = "xxhash64(key, value, key IS NULL, value IS NULL)"
 _SHOWN_LINES = 3
@@ -150,14 +152,11 @@ def has_records_in(raw: DataFrame, ranges: tuple[OffsetRange, ...]) -> bool:
 
 
 def _within(ranges: Iterable[OffsetSpan]) -> Column:
-    condition = F.lit(False)
-    for span in ranges:
-        condition = condition | (
-            (F.col("topic") == span.topic)
-            & (F.col("partition") == span.partition)
-            & F.col("offset").between(span.first, span.last)
-        )
-    return condition
+    topic, partition, offset = map(F.col, ("topic", "partition", "offset"))
+    within = (
+        (topic == span.topic) & (partition == span.partition) & offset.between(span.first, span.last) for span in ranges
+    )
+    return balanced(operator.or_, within, F.lit(False))
 
 
 def _unreadable(lines: Iterable[Row], place: str | None) -> SourceError:

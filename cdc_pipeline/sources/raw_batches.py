@@ -7,29 +7,32 @@ A note is committed together with its records, so it is the only place that stor
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from delta.tables import DeltaTable
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import committed_version, table_state
+from cdc_pipeline.lake.delta import Commit, committed_version, table_state
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.log_files import CommitFile, commits_newest_first
+from cdc_pipeline.lake.log_files import commits_newest_first
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import RestoredTableError
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
 from cdc_pipeline.lake.tables.kept_cuts import removed_batches
+from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources.intake import OffsetSpan
+from cdc_pipeline.sources.records import NEW_COLUMNS, RECORD
 from cdc_pipeline.sources.source import NoNewRecords, Source
 
 SETTLED_AFTER = 1.0
 """Seconds within which the records of one moment arrive in all partitions of a topic."""
-_COMMIT = ("userMetadata", "unix_millis(timestamp)")
 
 
 def newest_note(paths: LakePaths) -> dict[str, Any] | None:
@@ -38,57 +41,42 @@ def newest_note(paths: LakePaths) -> dict[str, Any] | None:
     Skips commits without a note, for example of OPTIMIZE. Delta removes commits after 30 days, so a table without newer
     records may have no note.
     """
-    return next(_newest_first(paths), None)
+    return next(_notes_in_files(paths), None)
 
 
-def batch_note(lake: Lake, batch_id: int, *, with_spark: bool = True) -> dict[str, Any] | None:
-    """The note of the batch; None if its commit is no longer in the log.
-
-    `with_spark=False` looks only where it takes milliseconds, in the log files.
-    """
-    for note in _newest_first(lake.paths):
-        if note.get("batch") == batch_id:
-            return note
-    if not with_spark:
-        return None
-    history = DeltaTable.forPath(lake.spark, lake.paths.table("raw_topic_snapshot")).history()
-    noted = history.where(F.get_json_object("userMetadata", "$.batch") == str(batch_id)).selectExpr(*_COMMIT).first()
-    return None if noted is None else _parse(*noted)
-
-
-def _newest_first(paths: LakePaths) -> Iterator[dict[str, Any]]:
-    """The notes in the log files; none for a lake without `has_files`."""
-    if not paths.has_files:
-        return
-    commits = commits_newest_first(paths.table("raw_topic_snapshot"))
-    yield from (note for commit in commits if (note := _note(commit)) is not None)
-
-
-def _note(commit: CommitFile) -> dict[str, Any] | None:
-    """The note of a commit file; None if it has none or cannot be read. `commitInfo` is among the first lines."""
-    try:
-        for action in commit.actions():
-            if "commitInfo" in action:
-                return _parse(action["commitInfo"].get("userMetadata"), action["commitInfo"].get("timestamp"))
-    except (OSError, ValueError, AttributeError):
-        return None
-    return None
-
-
-def newest_note_by_spark(lake: Lake) -> dict[str, Any] | None:
-    """`newest_note` for any lake, among the newest 20 commits with `userMetadata`."""
+def notes_newest_first(lake: Lake) -> Iterator[dict[str, Any]]:
+    """The notes of `raw_topic_snapshot`, as far as its log has them: from the log files, or by Spark without `has_files`."""
+    if lake.paths.has_files:
+        return _notes_in_files(lake.paths)
     path = lake.paths.table("raw_topic_snapshot")
     if table_state(lake.spark, path) is None:
-        return None
-    noted = (
-        DeltaTable.forPath(lake.spark, path).history().where("userMetadata IS NOT NULL").selectExpr(*_COMMIT).limit(20)
-    )
-    return next((note for row in noted.collect() if (note := _parse(*row)) is not None), None)
+        return iter(())
+    commits = DeltaTable.forPath(lake.spark, path).history().selectExpr("userMetadata", "unix_millis(timestamp)")
+    return (note for row in commits.toLocalIterator() if (note := _parse(*row)) is not None)
+
+
+def batch_note(lake: Lake, batch_id: int) -> dict[str, Any] | None:
+    """The note of the batch; None if its commit is no longer in the log."""
+    return next((note for note in notes_newest_first(lake) if note.get("batch") == batch_id), None)
+
+
+def _notes_in_files(paths: LakePaths) -> Iterator[dict[str, Any]]:
+    """The notes in the log files, newest first; none for a lake without `has_files`. Skips files that cannot be read."""
+    for commit in commits_newest_first(paths.table("raw_topic_snapshot")) if paths.has_files else ():
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            # `commitInfo` is among the first lines
+            infos = (action["commitInfo"] for action in commit.actions() if "commitInfo" in action)
+            info: dict[str, Any] = next(infos, {})
+            if (note := _parse(info.get("userMetadata"), info.get("timestamp"))) is not None:
+                yield note
 
 
 def _parse(text: str | None, committed_ms: int | None) -> dict[str, Any] | None:
     """The note in a commit's `userMetadata`; None if another writer wrote it."""
-    note = json.loads(text or "null")
+    try:
+        note = json.loads(text or "null")
+    except ValueError:
+        return None
     if not isinstance(note, dict) or "run_id" not in note:
         return None
     return note if committed_ms is None else {**note, "committed_ms": committed_ms}
@@ -97,6 +85,14 @@ def _parse(text: str | None, committed_ms: int | None) -> dict[str, Any] | None:
 def raw_app_id(paths: LakePaths) -> str:
     """Delta's `txnAppId` of the writer of batches; its `txnVersion` is the newest batch id."""
     return f"cdc:{paths.pipeline}:raw"
+
+
+def append_batch(lake: Lake, records: DataFrame, batch_id: int, note: Mapping[str, Any]) -> Commit:
+    """Appends the records of a batch, and its note in the same commit. A batch that the lake has is not written again."""
+    commit = Commit(raw_app_id(lake.paths), batch_id, {"batch": batch_id, **note})
+    batch = records.select(F.lit(batch_id).cast("bigint").alias("batch_id"), *RECORD.names)
+    append_once(batch, lake.paths.table("raw_topic_snapshot"), commit, **NEW_COLUMNS)
+    return commit
 
 
 def newest_batch(lake: Lake) -> int:
@@ -140,7 +136,7 @@ def removed_ranges(lake: Lake) -> list[OffsetSpan]:
 
 def unread_topics(source: Source, lake: Lake) -> Collection[str] | None:
     """The topics of a source with records that the lake lacks, a second after its newest batch; None if that is unknown."""
-    note = newest_note(lake.paths) or newest_note_by_spark(lake)
+    note = next(notes_newest_first(lake), None)
     if note is None:
         return None
     time.sleep(min(max(note["committed_ms"] / 1000 + SETTLED_AFTER - time.time(), 0), SETTLED_AFTER))

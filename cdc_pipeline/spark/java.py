@@ -29,13 +29,8 @@ _MAJOR = re.compile(r"(?:1\.)?(\d+)(?![^._+-])")
 class JavaError(RuntimeError):
     """Spark cannot start with this machine's Java. The message is one line."""
 
-
-class JavaNotFoundError(JavaError):
-    """There is no Java where Spark looks for it."""
-
-
-class JavaVersionError(JavaError):
-    """Java has an unsupported version, or its version cannot be read."""
+    def __init__(self, found: str) -> None:
+        super().__init__(f"{NEEDED} is needed (JAVA_HOME, or java on PATH); found: {found}")
 
 
 @dataclass(frozen=True)
@@ -44,27 +39,20 @@ class JavaHome:
 
     path: Path
     """The executable."""
-    major: int
     version: str
     """The full version, such as `17.0.15`."""
 
 
 def require_java(environ: Mapping[str, str] | None = None, timeout: float = TIMEOUT_SECONDS) -> JavaHome:
-    """The Java that Spark will start. Raises JavaError if there is none or Spark does not support it."""
-    java = find_java(environ, timeout)
-    if java.major not in SUPPORTED_MAJORS:
-        raise JavaVersionError(_message(f"{java.path} is Java {java.version}"))
-    return java
-
-
-def find_java(environ: Mapping[str, str] | None = None, timeout: float = TIMEOUT_SECONDS) -> JavaHome:
-    """The Java that Spark will start, of any version. Raises JavaError if there is none or its version cannot be read."""
+    """The Java that Spark will start. Raises JavaError if there is none, its version cannot be read or is not supported."""
     path = _locate(os.environ if environ is None else environ)
     version = _version(path, timeout)
     major = _MAJOR.match(version)
     if major is None:
-        raise JavaVersionError(_message(f"{path} with the unknown version {version!r}"))
-    return JavaHome(path, int(major.group(1)), version)
+        raise JavaError(f"{path} with the unknown version {version!r}")
+    if int(major[1]) not in SUPPORTED_MAJORS:
+        raise JavaError(f"{path} is Java {version}")
+    return JavaHome(path, version)
 
 
 def _locate(environ: Mapping[str, str]) -> Path:
@@ -73,11 +61,11 @@ def _locate(environ: Mapping[str, str]) -> Path:
     if home:
         path = Path(home, "bin", "java")
         if not path.is_file():
-            raise JavaNotFoundError(_message(f"JAVA_HOME is {home}, which has no bin/java"))
+            raise JavaError(f"JAVA_HOME is {home}, which has no bin/java")
         return path
     executable = shutil.which("java", path=environ.get("PATH", ""))
     if executable is None:
-        raise JavaNotFoundError(_message("no java on PATH and JAVA_HOME is not set"))
+        raise JavaError("no java on PATH and JAVA_HOME is not set")
     return Path(executable)
 
 
@@ -95,20 +83,12 @@ def _version(path: Path, timeout: float) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise JavaVersionError(_message(f"{path} -version did not end within {timeout:g} s")) from None
+        raise JavaError(f"{path} -version did not end within {timeout:g} s") from None
     except OSError as error:
-        raise JavaVersionError(_message(f"{path} cannot be run ({error.strerror})")) from None
+        raise JavaError(f"{path} cannot be run ({error.strerror})") from None
     line = _VERSION_LINE.search(done.stdout)
     if done.returncode != 0 or line is None:
         output = done.stdout.strip().splitlines()
-        raise JavaVersionError(
-            _message(
-                f"{path} -version prints no version: exit status {done.returncode}, "
-                + (f"first line {output[0][:120]!r}" if output else "no output")
-            )
-        )
-    return line.group(1)
-
-
-def _message(found: str) -> str:
-    return f"{NEEDED} is needed (JAVA_HOME, or java on PATH); found: {found}"
+        said = f"first line {output[0][:120]!r}" if output else "no output"
+        raise JavaError(f"{path} -version prints no version: exit status {done.returncode}, {said}")
+    return line[1]

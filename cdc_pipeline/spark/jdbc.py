@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline.spark.jvm import jvm
+from cdc_pipeline.spark.jvm import java_causes, jvm
 
 Query: TypeAlias = Callable[[str], list[tuple[str | None, ...]]]
 """SQL → its rows, each value as the driver's text."""
@@ -21,7 +21,6 @@ _FETCHED_ROWS = "1000"
 _CONNECTION_LOST = ("08", "70100")
 """Classes of SQLSTATE, and one of them, of a server that is gone."""
 _OF_SERVER = re.compile(r"java\.sql\.SQL\w*Exception: (.*)|com\.mysql\.cj\.jdbc\.exceptions\.\w+: (.*)")
-_MOST_CAUSES = 20
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class JdbcServer:
         try:
             yield
         except Py4JJavaError as error:
-            raise self._error(spark, error.java_exception) or error from error
+            raise self._error(spark, error) or error from error
         except PySparkException as error:
             found = self._task_error(str(error))
             if found is None:
@@ -103,18 +102,16 @@ class JdbcServer:
         found = _OF_SERVER.search(text)
         return TransientError(f"{self.address}: reading stopped: {found[1] or found[2]}") if found else None
 
-    def _error(self, spark: SparkSession, java_error: Any) -> SourceError | TransientError | None:
+    def _error(self, spark: SparkSession, error: Py4JJavaError) -> SourceError | TransientError | None:
         """None if the error is not the server's."""
         sql_error = jvm(spark).java.lang.Class.forName("java.sql.SQLException")
         missing = jvm(spark).java.lang.Class.forName("java.lang.ClassNotFoundException")
-        chain = [java_error]
-        while (cause := chain[-1].getCause()) is not None and len(chain) < _MOST_CAUSES:
-            chain.append(cause)
+        chain = java_causes(error)
         found = next((one for one in chain if sql_error.isInstance(one)), None)
         if found is None:
             if any(map(missing.isInstance, chain)):
                 return SourceError(f"{self.address}: the session has no class {self.driver}, the driver")
-            return self._task_error(str(java_error))
+            return self._task_error(str(error.java_exception))
         reason = str(found.getMessage()).splitlines()[0]
         if str(found.getSQLState()).startswith(_CONNECTION_LOST):
             return TransientError(f"{self.address} does not answer: {reason}")

@@ -21,6 +21,7 @@ _Arguments = ParamSpec("_Arguments")
 _Built = TypeVar("_Built")
 _METRICS_SECONDS = 5.0
 """The metrics of a finished query arrive later, through Spark's listener bus."""
+_MOST_CAUSES = 20
 _COMMON_PARTS = "spark.sql.subexpressionElimination.enabled"
 _TREE_PATTERNS = {
     "CURRENT_LIKE": "depends on the current time, user or session",
@@ -87,6 +88,16 @@ def exit_code() -> int | None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         return None if process is None else process.wait(timeout=1)
     return None
+
+
+def java_causes(error: BaseException) -> list[Any]:
+    """The Java exception of an error of py4j or PySpark, and its causes, innermost last. Empty for other errors."""
+    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    found: list[Any] = []
+    while hasattr(java, "getCause") and len(found) < _MOST_CAUSES:
+        found.append(java)
+        java = java.getCause()
+    return found
 
 
 def finished_metrics(observation: Observation) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 import tempfile
@@ -32,7 +33,16 @@ def is_private(status: os.stat_result) -> bool:
 
 def private_file(folder: Path, name: str) -> int:
     """The descriptor of a file (mode 0600), created if missing. No other user can open it, and so none can lock it."""
-    return os.open(folder / name, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    return os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Whether this process has locked the file now. The operating system releases the lock when the process ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 WAIT_SECONDS = 900.0
@@ -44,29 +54,19 @@ _POLL_SECONDS = 0.1
 def process_lock(name: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
     """Holds the lock `name` of this user. Raises TransientError if another process holds it for longer than `wait_seconds`.
 
-    The operating system releases the lock when the process ends, also after a kill. The lock file is never removed:
-    otherwise a waiting process and a new one could lock two files of the same name. It is in a private folder, because any
-    user who can open it could hold the lock forever.
+    The lock file is never removed: otherwise a waiting process and a new one could lock two files of the same name. It is in
+    a private folder, because any user who can open it could hold the lock forever.
     """
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
     until = time.monotonic() + wait_seconds
     folder, file = private_folder(), f"{name}.lock"
     descriptor = private_file(folder, file)
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise TransientError(
-                        f"another process has held the lock {folder / file} for {wait_seconds:.0f} s: end that process, "
-                        "then try again"
-                    ) from None
+        while not try_lock(descriptor):
+            if time.monotonic() >= until:
+                raise TransientError(
+                    f"another process has held the lock {folder / file} for {wait_seconds:.0f} s: end that process, "
+                    "then try again"
+                )
             time.sleep(_POLL_SECONDS)
         yield
     finally:

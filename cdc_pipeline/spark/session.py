@@ -153,14 +153,6 @@ def _megabytes(heap: str) -> int:
     return int(size[1]) * 1024 ** "mgt".index(size[2] or "m") if size else 0
 
 
-def _log_cache_size(heap: int) -> int:
-    """The number of tables whose logs Delta caches (for an hour): as many as fill a quarter of the heap (MB), at least 100.
-
-    Each takes up to 2 MB, so that Delta's default of 10,000 can fill the heap.
-    """
-    return max(heap // 8, 100)
-
-
 class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
     """The Spark session and its settings. Runs in local mode by default; a cluster needs other settings only."""
 
@@ -229,7 +221,8 @@ class SparkLakehouse(dg.ConfigurableResource["SparkLakehouse"]):
         compilers = _FIRST_COMPILER_ONLY if short_lived else _LATE_SECOND_COMPILER
         settings["spark.driver.defaultJavaOptions"] += f" {compilers}"
         heap = _megabytes(settings["spark.driver.memory"])
-        settings.setdefault(_LOG_CACHE_SIZE, str(_log_cache_size(heap)))
+        # the logs of as many tables as fill a quarter of the heap, 2 MB each: Delta's default of 10,000 can fill all of it
+        settings.setdefault(_LOG_CACHE_SIZE, str(max(heap // 8, 100)))
         # a consumer may hold a fetch of 1 MB
         settings.setdefault(_CONSUMERS, str(max(heap // 3, 64)))
         return settings

@@ -58,15 +58,11 @@ class StartCache:
     @classmethod
     def find(cls, settings: Mapping[str, str], java: JavaHome) -> StartCache | None:
         """None on a cluster, whose executors need the jars from Spark, with jars of the user, or without a cache folder."""
-        own_jars = any(name in settings for name in ("spark.jars.ivy", "spark.jars.ivySettings", _CLASS_PATH))
-        own_jars |= settings.get(_JARS, LOG_STORE_JAR) != LOG_STORE_JAR
-        own_jars |= os.environ.get("PYSPARK_SUBMIT_ARGS", _NO_ARGUMENTS) != _NO_ARGUMENTS
-        if (
-            not settings["spark.master"].startswith("local")
-            or own_jars
-            or _PACKAGES not in settings
-            or _has_conf_folder()
-        ):
+        has_own_jars = any(name in settings for name in ("spark.jars.ivy", "spark.jars.ivySettings", _CLASS_PATH))
+        has_own_jars |= settings.get(_JARS, LOG_STORE_JAR) != LOG_STORE_JAR
+        has_own_jars |= os.environ.get("PYSPARK_SUBMIT_ARGS", _NO_ARGUMENTS) != _NO_ARGUMENTS
+        has_own_jars |= (spark_home() / "conf").exists() or any(map(os.environ.get, _FOLDERS_IN_CLASS_PATH))
+        if has_own_jars or _PACKAGES not in settings or not settings["spark.master"].startswith("local"):
             return None
         try:
             folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "cdc_pipeline")
@@ -138,10 +134,6 @@ def _shipped_jars() -> list[Path]:
 def _artifact(file: str) -> str:
     """`kafka-clients` of `kafka-clients-3.9.0.jar`."""
     return re.split(r"-(?=\d)", file, maxsplit=1)[0]
-
-
-def _has_conf_folder() -> bool:
-    return (spark_home() / "conf").exists() or any(os.environ.get(name) for name in _FOLDERS_IN_CLASS_PATH)
 
 
 def _is_complete(archive: Path) -> bool:

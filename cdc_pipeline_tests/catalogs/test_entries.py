@@ -1,11 +1,21 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 
-from cdc_pipeline.catalogs.entries import definition, location, owner_parameters, table_entry, view_entries
+from cdc_pipeline.catalogs.entries import (
+    catalog_name,
+    definition,
+    location,
+    owner_parameters,
+    table_entry,
+    view_entries,
+)
 from cdc_pipeline.lake.delta import TableState
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry
@@ -77,3 +87,19 @@ def test_a_long_schema_is_split() -> None:
     assert found["spark.sql.sources.schema.numParts"] == "2"
     assert StructType.fromJson(json.loads("".join(parts))) == columns
     assert max(map(len, found.values())) <= 4000
+
+
+@given(st.text(min_size=1, max_size=64))
+def test_every_name_is_one_of_hive(name: str) -> None:
+    found = catalog_name(name)
+    assert re.fullmatch(r"[a-z0-9_]{1,80}", found)
+    assert catalog_name(found) == found
+
+
+def test_plain_names_stay_and_others_differ() -> None:
+    assert [catalog_name(name) for name in ("orders", "order_items_2", "7")] == ["orders", "order_items_2", "7"]
+    others = ("Orders", "ORDERS", "or ders", "or-ders", "订单", "订", "İ", "`")
+    found = [catalog_name(name) for name in others]
+    assert len({*found}) == len(others)
+    assert catalog_name("Order-Items") == "order_items_21f5372a"
+    assert catalog_name("订单") == "name_3d5436ea"

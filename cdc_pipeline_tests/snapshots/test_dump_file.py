@@ -90,6 +90,9 @@ def test_position_and_settings() -> None:
         + b"CHANGE MASTER TO MASTER_LOG_FILE='bin.000002', MASTER_LOG_POS=4;\n"
         + b"/*!40103 SET TIME_ZONE=@OLD_TIME_ZONE */;\n-- Dump completed\n"
     )
-    assert (dump.position.log_file, dump.position.log_position) == ("bin.000002", 4)
-    assert dump.position.gtids == "23b30afc:1-33,\n45b30afc:1-2"
+    assert dump.position.binlog.splitlines() == [
+        "GTID_PURGED=/*!80000 '+'*/ '23b30afc:1-33,",
+        "45b30afc:1-2'",
+        "CHANGE MASTER TO MASTER_LOG_FILE='bin.000002', MASTER_LOG_POS=4",
+    ]
     assert (dump.settings.charset, dump.settings.time_zone, dump.position.finished) == ("utf8mb4", "+00:00", None)

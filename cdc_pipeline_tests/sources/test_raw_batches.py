@@ -13,7 +13,7 @@ from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.writes import append_once
-from cdc_pipeline.sources.raw_batches import batch_note, newest_note, newest_note_by_spark
+from cdc_pipeline.sources.raw_batches import batch_note, newest_note, notes_newest_first
 
 
 def _log(paths: LakePaths, *commits: str) -> LakePaths:
@@ -63,14 +63,19 @@ def test_a_lake_that_is_no_folder() -> None:
 
 def test_both_ways_to_read_it_agree(spark: SparkSession, paths: LakePaths) -> None:
     path = paths.table("raw_topic_snapshot")
-    assert newest_note_by_spark(Lake(spark, paths)) is None
+    elsewhere = LakePaths("hdfs://host/lake", paths.pipeline, {"raw_topic_snapshot": path})  # without log files
+    assert not list(notes_newest_first(Lake(spark, elsewhere)))
     for number in (1, 2):
         append_once(spark.range(1), path, Commit("writer", number, {"run_id": "r", "batch": number, "é": "😀\n"}))
     DeltaTable.forPath(spark, path).delete("id = 7")
-    expected = {"run_id": "r", "batch": 2, "é": "😀\n"}
-    assert (newest_note(paths), newest_note_by_spark(Lake(spark, paths))) == (expected, expected)
-    # without local files, Delta's history returns the same notes
-    elsewhere = LakePaths("hdfs://host/lake", paths.pipeline, {"raw_topic_snapshot": path})
-    first = {"run_id": "r", "batch": 1, "é": "😀\n"}
-    for found in (paths, elsewhere):
-        assert [batch_note(Lake(spark, found), number) for number in (1, 2, 3)] == [first, expected, None]
+    spark.range(1).write.format("delta").mode("append").option("userMetadata", "not JSON").save(path)
+    first, second = ({"run_id": "r", "batch": number, "é": "😀\n"} for number in (1, 2))
+    for lake in (Lake(spark, paths), Lake(spark, elsewhere)):
+        notes = list(notes_newest_first(lake))
+        assert [batch_note(lake, number) for number in (1, 2, 3)] == [*reversed(notes), None]
+        times = [note.pop("committed_ms") for note in notes]
+        assert notes == [second, first]
+        assert times[0] >= times[1] > 0
+    newest = newest_note(paths)
+    assert newest is not None
+    assert newest["batch"] == 2

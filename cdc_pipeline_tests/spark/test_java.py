@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 
 from cdc_pipeline.spark import java as java_module
-from cdc_pipeline.spark.java import (
-    JavaError,
-    JavaHome,
-    JavaNotFoundError,
-    JavaVersionError,
-    find_java,
-    require_java,
-)
+from cdc_pipeline.spark.java import JavaError, JavaHome, require_java
 
 NEEDED = "Java 17 or 21 is needed (JAVA_HOME, or java on PATH); found: "
 
@@ -71,12 +64,11 @@ def saying(text: str, stream: str = "&2") -> str:
 def test_reads_every_form_of_version(tmp_path: Path, text: str, major: int, version: str) -> None:
     executable = fake_java(tmp_path, saying(text))
     environ = {"JAVA_HOME": str(tmp_path)}
-    expected = JavaHome(path=executable, major=major, version=version)
-    assert find_java(environ) == expected
+    expected = JavaHome(path=executable, version=version)
     if major in (17, 21):
         assert require_java(environ) == expected
     else:
-        with pytest.raises(JavaVersionError) as raised:
+        with pytest.raises(JavaError) as raised:
             require_java(environ)
         assert str(raised.value) == f"{NEEDED}{executable} is Java {version}"
 
@@ -84,16 +76,16 @@ def test_reads_every_form_of_version(tmp_path: Path, text: str, major: int, vers
 @pytest.mark.parametrize(("script", "found"), BROKEN)
 def test_a_java_without_a_version_is_one_clear_line(tmp_path: Path, script: str, found: str) -> None:
     executable = fake_java(tmp_path, script)
-    with pytest.raises(JavaVersionError) as raised:
-        find_java({"JAVA_HOME": str(tmp_path)})
+    with pytest.raises(JavaError) as raised:
+        require_java({"JAVA_HOME": str(tmp_path)})
     assert str(raised.value) == NEEDED + found.format(java=executable)
 
 
 def test_a_java_that_hangs_is_given_up(tmp_path: Path) -> None:
     executable = fake_java(tmp_path, "exec sleep 30")
     before = time.monotonic()
-    with pytest.raises(JavaVersionError) as raised:
-        find_java({"JAVA_HOME": str(tmp_path)}, timeout=0.3)
+    with pytest.raises(JavaError) as raised:
+        require_java({"JAVA_HOME": str(tmp_path)}, timeout=0.3)
     assert str(raised.value) == f"{NEEDED}{executable} -version did not end within 0.3 s"
     assert time.monotonic() - before < 10
 
@@ -101,23 +93,23 @@ def test_a_java_that_hangs_is_given_up(tmp_path: Path) -> None:
 def test_a_file_that_no_machine_can_run(tmp_path: Path) -> None:
     executable = fake_java(tmp_path, "")
     executable.write_bytes(b"\x7fELF")
-    with pytest.raises(JavaVersionError) as raised:
-        find_java({"JAVA_HOME": str(tmp_path)})
+    with pytest.raises(JavaError) as raised:
+        require_java({"JAVA_HOME": str(tmp_path)})
     assert str(raised.value) == f"{NEEDED}{executable} cannot be run (Exec format error)"
 
 
 def test_version_on_stdout_counts_too(tmp_path: Path) -> None:
     fake_java(tmp_path, saying('openjdk version "21.0.1"', stream="&1"))
-    assert require_java({"JAVA_HOME": str(tmp_path)}).major == 21
+    assert require_java({"JAVA_HOME": str(tmp_path)}).version == "21.0.1"
 
 
 def test_java_home_comes_before_path(tmp_path: Path) -> None:
     at_home = fake_java(tmp_path / "home", saying('openjdk version "17.0.15"'))
     on_path = fake_java(tmp_path / "path", saying('openjdk version "21.0.7"'))
     path = str(on_path.parent)
-    assert find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": path}).path == at_home
-    assert find_java({"JAVA_HOME": "", "PATH": path}).path == on_path
-    assert find_java({"PATH": path}).path == on_path
+    assert require_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": path}).path == at_home
+    assert require_java({"JAVA_HOME": "", "PATH": path}).path == on_path
+    assert require_java({"PATH": path}).path == on_path
 
 
 def test_the_environment_of_the_process_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,15 +132,9 @@ def test_the_environment_of_the_process_is_the_default(tmp_path: Path, monkeypat
 )
 def test_no_java(tmp_path: Path, environ: dict[str, str], found: str) -> None:
     fake_java(tmp_path / "good", saying('openjdk version "17.0.15"'))
-    with pytest.raises(JavaNotFoundError) as raised:
+    with pytest.raises(JavaError) as raised:
         require_java({name: value.format(tmp_path=tmp_path) for name, value in environ.items()})
     assert str(raised.value) == NEEDED + found.format(tmp_path=tmp_path)
-
-
-def test_every_error_is_a_java_error() -> None:
-    assert issubclass(JavaNotFoundError, JavaError)
-    assert issubclass(JavaVersionError, JavaError)
-    assert issubclass(JavaError, RuntimeError)
 
 
 def test_loads_by_its_path_alone(monkeypatch: pytest.MonkeyPatch) -> None:

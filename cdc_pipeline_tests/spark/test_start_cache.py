@@ -17,7 +17,7 @@ from cdc_pipeline.spark.java import JavaHome
 from cdc_pipeline.spark.session import SparkLakehouse
 from cdc_pipeline.spark.start import StartCache
 
-_JAVA = JavaHome(Path("/java/bin/java"), 17, "17.0.15")
+_JAVA = JavaHome(Path("/java/bin/java"), "17.0.15")
 _ARCHIVE = bytes.fromhex("a8ab0bf0")
 
 

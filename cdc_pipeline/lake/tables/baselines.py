@@ -14,12 +14,10 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mysql.model.table import TableName
 
 BASELINES, BASELINE_FILES = "baselines", "baseline_files"
+_PLACE = {"baseline": pa.string(), "database": pa.string(), "table": pa.string(), "number": pa.int32()}
 _TABLES = pa.schema(
     {
-        "baseline": pa.string(),
-        "database": pa.string(),
-        "table": pa.string(),
-        "number": pa.int32(),
+        **_PLACE,
         "create": pa.string(),
         "tso": pa.int64(),
         "started": pa.int64(),
@@ -33,10 +31,7 @@ _TABLES = pa.schema(
 )
 _FILES = pa.schema(
     {
-        "baseline": pa.string(),
-        "database": pa.string(),
-        "table": pa.string(),
-        "number": pa.int32(),
+        **_PLACE,
         "path": pa.string(),
         "size": pa.int64(),
         "sha256": pa.string(),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.control_tables import file_maxima
+from cdc_pipeline.lake.file_statistics import list_files
+from cdc_pipeline.lake.handles import open_table
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import is_for_delta_rs
 from cdc_pipeline.spark.small_frames import struct_of
@@ -31,16 +30,15 @@ def with_empty_results(ddl: DataFrame) -> DataFrame:
 
 def may_have_statements(lake: Lake, after_batch: int, cut_id: int) -> bool:
     """Whether a statement may concern the cut: one of the batches after `after_batch`, or one that no earlier cut has
-    decided. False only if a look that takes milliseconds shows that there is none, which it can do in local folders."""
-    if not is_for_delta_rs(lake.paths.table("ddl_history")):
+    decided. False only if a look that takes milliseconds shows that there is none, by the statistics of the table's files.
+    """
+    path = lake.paths.table("ddl_history")
+    if not is_for_delta_rs(path):
         return True
-    files = file_maxima(lake, "ddl_history", ("batch_id", "status", "cut_id"))
-
-    def is_decided(found: dict[str, Any]) -> bool:
-        if None in found.values():
-            return False
+    opened = open_table(path)
+    for file in () if opened is None else list_files(opened).to_pylist():
+        newest, status, decided_by = (file.get(f"max.{column}") for column in ("batch_id", "status", "cut_id"))
         # a cut that was begun and is planned again may have stored outcomes already
-        newest, status, decided_by = found.values()
-        return bool(newest <= after_batch and status < PENDING and decided_by < cut_id)
-
-    return not all(map(is_decided, files))
+        if None in (newest, status, decided_by) or newest > after_batch or status >= PENDING or decided_by >= cut_id:
+            return True
+    return False

@@ -26,8 +26,7 @@ from cdc_pipeline.mirrors.merge.baseline_rows import FILE, ROW
 from cdc_pipeline.mirrors.operations.adoption import is_adopted
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
-from cdc_pipeline.snapshots.cell_texts import UTF8
-from cdc_pipeline.snapshots.column_texts import SESSION, text_sql
+from cdc_pipeline.snapshots.cell_texts import SERVER_SESSION, UTF8, text_sql
 from cdc_pipeline.snapshots.definitions import ExportedTable
 from cdc_pipeline.spark.jdbc import JdbcServer, Query
 
@@ -88,7 +87,7 @@ class ServerReading:
     def _connect(self, server: JdbcServer) -> AbstractContextManager[Query]:
         """For a few queries: a server or a proxy closes a connection that waits for long."""
         # with ANSI_QUOTES, SHOW CREATE TABLE would quote names like texts
-        return server.connect(self.lake.spark, SESSION.format(""))
+        return server.connect(self.lake.spark, SERVER_SESSION.format(""))
 
     def _baseline(self, server: JdbcServer, names: Sequence[TableName]) -> str:
         """The first baseline of the server that lacks a table or is not adopted yet."""
@@ -127,7 +126,7 @@ class ServerReading:
             texts.append(f"{quoted(key)} AS range_key")
         sql = f"SELECT {', '.join(texts)} FROM {_sql(name)}"
         # Spark quotes the names of columns with " unless it knows the database
-        frame = server.read(self.lake.spark, sql, columns, ranges, SESSION.format("ANSI_QUOTES"))
+        frame = server.read(self.lake.spark, sql, columns, ranges, SERVER_SESSION.format("ANSI_QUOTES"))
         row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << _ROW_BITS) - 1)) + 1
         frame = frame.select(
             # Spark notes the length of the server's type at the column, and Delta would enforce it

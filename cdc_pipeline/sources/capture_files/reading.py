@@ -24,7 +24,7 @@ from cdc_pipeline.errors import SourceError
 from cdc_pipeline.lake.paths import escape_glob
 from cdc_pipeline.sources.codecs import MAX_VALUE_BYTES
 from cdc_pipeline.sources.records import RECORD, timestamp_columns
-from cdc_pipeline.sources.source import SourceFile
+from cdc_pipeline.sources.source import SourceFile, digest
 
 _LINE_SCHEMA = (
     "topic STRING, partition INT, offset BIGINT, ts BIGINT, key STRING, key_base64 STRING, payload STRING, "
@@ -47,6 +47,11 @@ class FolderListing:
     """Capture files, ordered by name."""
     skipped: tuple[str, ...]
     """Names of files whose first line is not a record."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of the files' paths, sizes and times: equal while the folder is unchanged."""
+        return digest(*(f"{file.path} {file.size} {file.modified_ms}" for file in self.files))
 
 
 def list_folder(folder: str) -> FolderListing:

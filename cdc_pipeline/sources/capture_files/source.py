@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import LakeError, SourceError, StoreRefusesError
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.faults import to_lake_error
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import first_line
-from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources import intake
 from cdc_pipeline.sources.capture_files import reading
-from cdc_pipeline.sources.raw_batches import newest_batch, raw_app_id, removed_ranges
-from cdc_pipeline.sources.records import NEW_COLUMNS
+from cdc_pipeline.sources.raw_batches import append_batch, newest_batch, removed_ranges
 from cdc_pipeline.sources.source import (
     Intake,
     NewRecords,
@@ -30,7 +27,6 @@ from cdc_pipeline.sources.source import (
     Source,
     SourceFile,
     compare_listings,
-    digest,
 )
 from cdc_pipeline.spark.small_frames import small_query
 
@@ -62,34 +58,22 @@ def ingest_new_files(lake: Lake, folder: str, run_id: str) -> Intake:
             "record as kcat -C -J prints it. Nothing was ingested"
         )
     lake.start_session()
-    with small_query(lake.spark, _max_records(new)):
+    with small_query(lake.spark, sum(map(reading.text_bytes, new)) // _SHORT_LINE):
         frame = reading.records(lake.spark, new).persist()  # plans the query
         try:
-            records_to_append, ranges, values = _read(lake, frame, folder, new, exists=before > 0)
+            with _named_errors(folder, new):
+                records_to_append, ranges, values = _new_records(lake, frame, folder, exists=before > 0)
             note = {
-                "batch": before + 1,
                 "run_id": run_id,
                 "files": [[file.path, file.size, file.modified_ms] for file in new],
-                "listing": listing_digest(listing),
+                "listing": listing.digest,
                 **values,
                 "offsets": [[span.topic, span.partition, span.first, span.last, span.records] for span in ranges],
             }
-            batch = records_to_append.select(F.lit(before + 1).cast("bigint").alias("batch_id"), "*")
-            commit = Commit(raw_app_id(lake.paths), before + 1, note)
-            append_once(batch, lake.paths.table("raw_topic_snapshot"), commit, **NEW_COLUMNS)
+            append_batch(lake, records_to_append, before + 1, note)
         finally:
             frame.unpersist()
     return Intake((before + 1,), new, ranges, sum(span.records for span in ranges), listing.skipped)
-
-
-def _max_records(files: tuple[SourceFile, ...]) -> int:
-    """An upper estimate of the number of records in the files."""
-    return sum(reading.text_bytes(file) for file in files) // _SHORT_LINE
-
-
-def listing_digest(listing: reading.FolderListing) -> str:
-    """A hash of the files' paths, sizes and times: equal while the folder is unchanged."""
-    return digest(*(f"{file.path} {file.size} {file.modified_ms}" for file in listing.files))
 
 
 def _new_files(lake: Lake, listing: reading.FolderListing) -> tuple[SourceFile, ...]:
@@ -99,12 +83,11 @@ def _new_files(lake: Lake, listing: reading.FolderListing) -> tuple[SourceFile, 
     return tuple(file for file in listing.files if file not in known)
 
 
-def _read(
-    lake: Lake, frame: DataFrame, folder: str, files: tuple[SourceFile, ...], *, exists: bool
-) -> tuple[DataFrame, tuple[intake.OffsetRange, ...], dict[str, bool]]:
-    """`_new_records`, with Spark's errors converted to SourceError or TransientError. Reads all files into the cache."""
+@contextlib.contextmanager
+def _named_errors(folder: str, files: tuple[SourceFile, ...]) -> Iterator[None]:
+    """Converts Spark's errors to SourceError or TransientError."""
     try:
-        return _new_records(lake, frame, folder, exists=exists)
+        yield
     except (PySparkException, Py4JJavaError) as error:
         # a damaged table would be a file of the folder
         fault = to_lake_error(error)
@@ -120,7 +103,8 @@ def _read(
 def _new_records(
     lake: Lake, frame: DataFrame, folder: str, *, exists: bool
 ) -> tuple[DataFrame, tuple[intake.OffsetRange, ...], dict[str, bool]]:
-    """The records that the lake does not have, their ranges, and the fields of the note (`intake.ranges_and_note`).
+    """The records that the lake does not have, their ranges, and the fields of the note (`intake.ranges_and_note`). Reads
+    all files into the cache.
 
     `exists`: whether `raw_topic_snapshot` exists.
     """
@@ -162,4 +146,4 @@ class CaptureFiles(Source):
         listing = reading.list_folder(self.path)
         if not listing.files:
             return NoNewRecords(f"there are no capture files in {self.path!r} yet")
-        return compare_listings(note, listing_digest(listing), len(listing.files), self.path)
+        return compare_listings(note, listing.digest, len(listing.files), self.path)

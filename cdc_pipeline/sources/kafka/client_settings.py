@@ -61,12 +61,9 @@ def _forms(text: str) -> set[str]:
     encoded = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
     encoded |= {form.rstrip("=") for form in encoded}
     # also a JAAS entry within JSON or within another repr
-    quoted = {form[1:-1] for found in plain for form in (repr(found), json.dumps(found), _json(found))}
+    forms = ((repr(found), json.dumps(found), json.dumps(found, ensure_ascii=False)) for found in plain)
+    quoted = {form[1:-1] for found in forms for form in found}
     return {*plain, *quoted, *encoded, quote(raw, safe=""), quote(raw), quote_plus(raw)}
-
-
-def _json(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 _FIELDS = {

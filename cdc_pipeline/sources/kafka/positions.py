@@ -91,10 +91,9 @@ class TopicSelection:
         """The topic's name in the lake."""
         return self.made_anew.get(topic, topic)
 
-    @property
-    def broker_names(self) -> dict[str, str]:
-        """Name in the lake of a recreated topic → its name on the broker."""
-        return {name: source for source, name in self.made_anew.items()}
+    def broker_name(self, name: str) -> str:
+        """The broker's name of a topic of the lake."""
+        return next((topic for topic, found in self.made_anew.items() if found == name), name)
 
     @property
     def ended_in_lake(self) -> frozenset[str]:

@@ -24,10 +24,10 @@ from cdc_pipeline.sources.intake import observe_values, value_note
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
 from cdc_pipeline.sources.kafka.positions import Positions, by_topic
 from cdc_pipeline.sources.kafka.reading_plan import PlannedRange
-from cdc_pipeline.sources.raw_batches import newest_note, newest_note_by_spark, raw_app_id
+from cdc_pipeline.sources.raw_batches import append_batch, notes_newest_first
 from cdc_pipeline.sources.records import HEADERS, NEW_COLUMNS, RECORD, timestamp_columns
 from cdc_pipeline.sources.source import RunContext
-from cdc_pipeline.spark.jvm import finished_metrics
+from cdc_pipeline.spark.jvm import finished_metrics, java_causes
 from cdc_pipeline.spark.small_frames import is_small, small_frame, small_query
 
 if TYPE_CHECKING:  # it needs an extra
@@ -77,8 +77,7 @@ class RawTopics:
 
         `exists`: whether `raw_topic_snapshot` exists.
         """
-        note = newest_note(self.lake.paths) or newest_note_by_spark(self.lake)
-        found = Positions.from_note(note)
+        found = Positions.from_note(next(notes_newest_first(self.lake), None))
         if found is not None or not exists:
             return found
         # the records come from another source, or Delta has removed the commits with their notes
@@ -103,15 +102,13 @@ class RawTopics:
         the client, TransientError for another failure of Kafka, or if another run has written the batch (a lake without a
         lock), TimestampOverflowError; errors of the lake pass unchanged.
         """
-        commit = Commit(raw_app_id(self.lake.paths), number, {"batch": number, **self._note(positions, lost)})
         topic_ids = frozenset(positions.topic_ids.items())
         records = self.records(batch, topic_ids) if broker is None else self._records_by_client(batch, broker)
-        records = records.select(F.lit(number).cast("bigint").alias("batch_id"), *RECORD.names)
         frame, observation = observe_values(records)
         try:
             # interpreted, the few expressions of a record cost less than code that has the number of the batch
             with small_query(self.lake.spark, sum(planned.offsets for planned in batch) // 5):
-                append_once(frame, self._path, commit, **NEW_COLUMNS)
+                commit = append_batch(self.lake, frame, number, self._note(positions, lost))
         except (PySparkException, Py4JJavaError) as error:
             causes = _causes(error)
             if causes[-1] == _OVERFLOW:
@@ -220,9 +217,5 @@ def _causes(error: BaseException) -> list[str]:
 
     The outermost is Spark's, which says only that a job failed.
     """
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    found = []
-    while java is not None:
-        found.append((str(java.toString()).strip().splitlines() or [""])[0])
-        java = java.getCause()
-    return found or [first_line(error)]
+    lines = [(str(java.toString()).strip().splitlines() or [""])[0] for java in java_causes(error)]
+    return lines or [first_line(error)]

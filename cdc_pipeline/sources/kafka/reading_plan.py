@@ -148,17 +148,16 @@ def split_plan(plan: ReadingPlan, max_offsets: int) -> Iterator[tuple[PlannedRan
 
 def _require_read_topics(selection: TopicSelection, seen: Positions, on_broker: Set[str]) -> None:
     """Requires that every topic that was read exists, or is in `ended` or recreated. `on_broker`: names in the lake."""
-    missing = {name for name, _ in seen.next_offsets} - on_broker - selection.ended_in_lake
-    for name in sorted(missing):
-        read = {str(partition): offset for (topic, partition), offset in seen.next_offsets.items() if topic == name}
-        first = min(read, key=int)
+    read = seen.by_topic()
+    for name in sorted(read.keys() - on_broker - selection.ended_in_lake):
+        first, offset = min(read[name].items())
         raise SourceError(
-            f"the lake has read topic {name!r} (partition {first} up to offset {read[first]}), but the broker no longer has "
+            f"the lake has read topic {name!r} (partition {first} up to offset {offset}), but the broker no longer has "
             "it among the topics of the pipeline. If it was deleted or is no longer needed, set "
             f"source.ended: [{name}] to continue with the other topics",
             topic=name,
-            partition=int(first),
-            offset=read[first],
+            partition=first,
+            offset=offset,
         )
 
 
@@ -214,11 +213,11 @@ def _resume_offset(
     """The offset in `resume_at` for a partition with expired records. Raises SourceError if there is no valid one."""
     (topic, partition), first, end = topic_partition, found.first, found.high_watermark
     if expected > end:
-        source = next((source for source, name in selection.made_anew.items() if name == topic), topic)
         raise SourceError(
             f"expected to continue at offset {expected}, but the broker ends at {end}: it has lost records that the lake "
             "has, or the topic was recreated. New records would reuse offsets of the lake's records, so they need another "
-            f"name in the lake: set source.made_anew: {{{source}: {_next_name(topic)}}} to read the topic from its start",
+            f"name in the lake: set source.made_anew: {{{selection.broker_name(topic)}: {_next_name(topic)}}} to read the "
+            "topic from its start",
             topic=topic,
             partition=partition,
             offset=expected,

@@ -181,9 +181,8 @@ class KafkaTopics(Source):
         """Sets `is_overdue`. A record at or before the stable offset, if the search finds one, is young enough."""
         if not held:
             return ()
-        names = self.selection.broker_names
         limit_ms = int(time.time() * 1000) - OVERDUE_MS
-        partitions = {found: (names.get(found.topic, found.topic), found.partition) for found in held}
+        partitions = {found: (self.selection.broker_name(found.topic), found.partition) for found in held}
         young = broker.offsets_at(partitions.values(), limit_ms, uncommitted=True)
         return tuple(
             replace(found, is_overdue=(offset := young[partition]) is None or offset > found.stable_offset)
@@ -192,11 +191,10 @@ class KafkaTopics(Source):
 
     def _broker_offsets(self, positions: Positions) -> dict[TopicPartition, int]:
         """Next offsets by the broker's names, without ended topics."""
-        names, ended = self.selection.broker_names, self.selection.ended_in_lake
         return {
-            (names.get(topic, topic), partition): offset
+            (self.selection.broker_name(topic), partition): offset
             for (topic, partition), offset in positions.next_offsets.items()
-            if topic not in ended
+            if topic not in self.selection.ended_in_lake
         }
 
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from delta.tables import DeltaTable
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
+from cdc_pipeline.lake.control_tables import read_maxima
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
-from cdc_pipeline.sources.raw_batches import newest_batch
+from cdc_pipeline.sources.raw_batches import newest_batch, notes_newest_first
 from cdc_pipeline.sources.storage.layout import FILE, StorageFile
 from cdc_pipeline.sources.storage.reading import blocks_by_path, read_lines
 
 MAX_FILES = 5000
 """Maximum number of files per batch: the commit's note contains their names, and Spark lists each of them."""
-_RECENT_COMMITS = 100
 _UNKNOWN = -1
 
 
@@ -69,7 +68,10 @@ def read_progress(lake: Lake, topic: str) -> Progress:
         for name, _, _, last, _ in note.get("offsets", []):
             last_offsets[name] = max(last, last_offsets.get(name, last))
     note = notes.get(newest, {})
-    checkpoint = note["checkpoint"] if "checkpoint" in note else _newest_watermark(lake)
+    if "checkpoint" in note:
+        checkpoint = note["checkpoint"]
+    else:
+        checkpoint = max(read_maxima(lake, "watermarks", ("topic",), "watermark_ts").values(), default=None)
     without_tso = bool(note.get("without_tso", newest not in notes))
     next_offset = last_offsets.get(topic, _UNKNOWN) + 1
     return Progress(newest, next_offset, checkpoint, without_tso, files, frozenset(last_offsets) - {topic})
@@ -77,16 +79,8 @@ def read_progress(lake: Lake, topic: str) -> Progress:
 
 def _notes(lake: Lake, after: int) -> dict[int, dict[str, Any]]:
     """The notes of batches later than `after`, by batch id. Delta removes commits with their notes after 30 days."""
-    newest = newest_batch(lake)
-    table = DeltaTable.forPath(lake.spark, lake.paths.table("raw_topic_snapshot"))
-    found: dict[int, dict[str, Any]] = {}
-    for history in (table.history(_RECENT_COMMITS), table.history()):
-        rows = history.where(F.get_json_object("userMetadata", "$.batch").try_cast("bigint") > after)
-        notes = [json.loads(row[0]) for row in rows.select("userMetadata").collect()]
-        found = {int(note["batch"]): note for note in notes}
-        if len(found) == newest - after:
-            break
-    return found
+    of_batches = ((note["batch"], note) for note in notes_newest_first(lake) if "batch" in note)
+    return dict(itertools.takewhile(lambda numbered: numbered[0] > after, of_batches))
 
 
 def _read_batches(lake: Lake) -> tuple[dict[str, KnownFile], dict[str, int]]:
@@ -117,13 +111,6 @@ def _files_of_records(lake: Lake, batches: Any) -> Iterator[tuple[str, int]]:
 
 def _files(files: list[list[Any]], batch_id: int) -> dict[str, KnownFile]:
     return {path: KnownFile(size, modified_ms, batch_id) for path, size, modified_ms in files}
-
-
-def _newest_watermark(lake: Lake) -> int | None:
-    if not lake.exists("watermarks"):
-        return None
-    row = lake.read("watermarks").agg(F.max("watermark_ts")).first()
-    return None if row is None else row[0]
 
 
 def files_to_read(

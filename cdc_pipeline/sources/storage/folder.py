@@ -1,26 +1,30 @@
 """Lists the sink's folder: the checkpoint, and files with their sizes. Reads no rows.
 
-Python lists a local folder. In a run, Hadoop lists any other URI, with the file systems and credentials of Spark. In a
-sensor, where no Spark is running, pyarrow lists it.
+pyarrow lists a local folder, and in a sensor, where no Spark is running, any other. In a run, Hadoop lists other URIs, with
+the file systems and credentials of Spark.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyarrow import fs
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
 from cdc_pipeline.errors import SourceError, TransientError
-from cdc_pipeline.lake.paths import LakePaths, first_line, hadoop_path, is_s3_path
-from cdc_pipeline.lake.store import arrow_folder
+from cdc_pipeline.lake.paths import first_line, hadoop_path, is_local_path
+from cdc_pipeline.lake.store import open_arrow
 from cdc_pipeline.sources.source import digest
 from cdc_pipeline.sources.storage.layout import METADATA, StorageFile, storage_file
 from cdc_pipeline.spark.jvm import jvm
@@ -100,12 +104,8 @@ def _checkpoint(folder: Folder) -> Checkpoint | None:
     return Checkpoint(tso, text, modified_ms)
 
 
-def is_local(path: str) -> bool:
-    return LakePaths(path, "").is_local
-
-
 def local_or_hadoop(spark: SparkSession, path: str) -> Folder:
-    return LocalFolder(path) if is_local(path) else HadoopFolder(spark, path)
+    return ArrowFolder(path) if is_local_path(path) else HadoopFolder(spark, path)
 
 
 def read_error(folder: str, error: BaseException) -> SourceError | TransientError:
@@ -118,50 +118,13 @@ def read_error(folder: str, error: BaseException) -> SourceError | TransientErro
     return TransientError(f"{text}. Check that its file system is available; the next run continues")
 
 
-class LocalFolder:
-    """A local or mounted folder."""
-
-    def __init__(self, path: str) -> None:
-        self.root = os.path.abspath(path)  # noqa: PTH100  # keeps symbolic links as the user wrote them
-        root = Path(self.root)
-        if not root.exists():
-            raise SourceError(f"the storage folder {path!r} does not exist")
-        if not root.is_dir():
-            raise SourceError(f"{path!r} is a file; the folder of a TiCDC storage sink is expected")
-
-    def files(self) -> Iterator[tuple[str, int, int]]:
-        try:
-            yield from self._files()
-        except OSError as error:
-            raise read_error(self.root, error) from error
-
-    def _files(self) -> Iterator[tuple[str, int, int]]:
-        folders = [""]
-        while folders:
-            folder = folders.pop()
-            try:
-                entries = list(os.scandir(f"{self.root}/{folder}"))
-            except FileNotFoundError:
-                continue  # TiCDC removes empty folders
-            for entry in entries:
-                path = f"{folder}{entry.name}"
-                if entry.is_dir():
-                    folders.append(f"{path}/")
-                    continue
-                try:
-                    stat = entry.stat()
-                except FileNotFoundError:
-                    continue  # expired, or renamed by TiCDC
-                yield path, stat.st_size, stat.st_mtime_ns // 1_000_000
-
-    def metadata(self) -> tuple[bytes, int] | None:
-        path = Path(self.root) / METADATA
-        try:
-            return path.read_bytes(), path.stat().st_mtime_ns // 1_000_000
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise read_error(self.root, error) from error
+@contextlib.contextmanager
+def named_errors(folder: str) -> Iterator[None]:
+    """Converts errors of a file system, also those of Spark's tasks, by `read_error`."""
+    try:
+        yield
+    except (OSError, UnicodeError, pa.ArrowException, Py4JJavaError, PySparkException) as error:
+        raise read_error(folder, error) from error
 
 
 class HadoopFolder:
@@ -169,80 +132,67 @@ class HadoopFolder:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
-        try:
+        with named_errors(path):
             self._files, unqualified = hadoop_path(spark, path.rstrip("/"))
             self._root = self._files.makeQualified(unqualified)
             exists = self._files.exists(self._root) and self._files.getFileStatus(self._root).isDirectory()
-        except Exception as error:
-            raise read_error(path, error) from error
         self.root = str(self._root.toString())
         if not exists:
             raise SourceError(f"the storage folder {path!r} does not exist")
 
     def files(self) -> Iterator[tuple[str, int, int]]:
-        try:
+        with named_errors(self.root):
             found = self._files.listFiles(self._root, True)
             while found.hasNext():
                 status = found.next()
                 path = str(status.getPath().toString())
                 yield path[len(self.root) + 1 :], int(status.getLen()), int(status.getModificationTime())
-        except Py4JJavaError as error:
-            raise read_error(self.root, error) from error
 
     def metadata(self) -> tuple[bytes, int] | None:
         path = jvm(self._spark).org.apache.hadoop.fs.Path(self._root, METADATA)
-        try:
+        with named_errors(self.root):
             if not self._files.exists(path):
                 return None
-            stream = self._files.open(path)
-            try:
+            with contextlib.closing(self._files.open(path)) as stream:
                 text = bytes(jvm(self._spark).org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
             return text, int(self._files.getFileStatus(path).getModificationTime())
-        except Py4JJavaError as error:
-            raise read_error(self.root, error) from error
 
 
 class ArrowFolder:
-    """A folder at a file, s3, gs, hdfs or abfs URI, listed by pyarrow with credentials from the environment."""
+    """A local or mounted folder, or one at a file, s3, gs, hdfs or abfs URI with credentials from the environment."""
 
     def __init__(self, path: str) -> None:
-        from pyarrow import fs  # type: ignore[import-untyped]
-
-        self.root = path
-        try:
-            if is_s3_path(path):
-                self._files, self._root = arrow_folder(path.rstrip("/")), ""
-            else:
-                self._files, self._root = fs.FileSystem.from_uri(path.rstrip("/"))
-        except Exception as error:
-            raise read_error(path, error) from error
+        self._is_local = is_local_path(path)
+        self.root = os.path.abspath(path) if self._is_local else path  # noqa: PTH100  # keeps symbolic links as written
+        if self._is_local and not Path(self.root).is_dir():
+            if Path(self.root).exists():
+                raise SourceError(f"{path!r} is a file; the folder of a TiCDC storage sink is expected")
+            raise SourceError(f"the storage folder {path!r} does not exist")
+        with named_errors(path):
+            self._files, self._root = open_arrow(self.root.rstrip("/"))
 
     def files(self) -> Iterator[tuple[str, int, int]]:
-        from pyarrow import fs
-
-        try:
-            found = self._files.get_file_info(fs.FileSelector(self._root, recursive=True))
-        except FileNotFoundError as error:
-            raise SourceError(f"the storage folder {self.root!r} does not exist") from error
-        except Exception as error:
-            raise read_error(self.root, error) from error
+        with named_errors(self.root):
+            try:
+                # TiCDC removes empty local folders, also while they are listed
+                chosen = fs.FileSelector(self._root, recursive=True, allow_not_found=self._is_local)
+                found = self._files.get_file_info(chosen)
+            except FileNotFoundError as error:
+                raise SourceError(f"the storage folder {self.root!r} does not exist") from error
         for info in found:
             if info.is_file:
-                yield info.path[len(self._root) :].lstrip("/"), info.size, _ms(info)
+                yield info.path[len(self._root) :].lstrip("/"), info.size, modified_ms(info)
 
     def metadata(self) -> tuple[bytes, int] | None:
         path = "/".join(filter(None, (self._root, METADATA)))
-        try:
+        with named_errors(self.root):
             info = self._files.get_file_info(path)
             if not info.is_file:
                 return None
             with self._files.open_input_file(path) as stream:
-                return stream.readall(), _ms(info)
-        except Exception as error:
-            raise read_error(self.root, error) from error
+                return stream.readall(), modified_ms(info)
 
 
-def _ms(info: Any) -> int:
+def modified_ms(info: fs.FileInfo) -> int:
+    """When the file was written, in ms since 1970; 0 if the store does not say it."""
     return 0 if info.mtime_ns is None else int(info.mtime_ns) // 1_000_000

@@ -11,18 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from cdc_pipeline.errors import SourceError
-from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.sources.intake import OffsetRange
-from cdc_pipeline.sources.raw_batches import raw_app_id
-from cdc_pipeline.sources.records import NEW_COLUMNS
+from cdc_pipeline.sources.raw_batches import append_batch
 from cdc_pipeline.sources.source import (
     Intake,
     NewRecords,
@@ -45,11 +39,9 @@ from cdc_pipeline.sources.storage.folder import (
     Checkpoint,
     Folder,
     Listing,
-    LocalFolder,
-    is_local,
     list_folder,
     local_or_hadoop,
-    read_error,
+    named_errors,
 )
 from cdc_pipeline.sources.storage.layout import CLOSES_MS, FILE, METADATA, StorageFile
 
@@ -91,9 +83,8 @@ class TicdcStorage(Source):
         return _FolderIngest(self, lake, run, folder, listing, before).run_all()
 
     def find_new_records(self, note: Mapping[str, Any] | None) -> NewRecords | NoNewRecords:
-        """Compares the folder's listing with the note. Python lists a local folder, pyarrow any other."""
-        folder: Folder = LocalFolder(self.path) if is_local(self.path) else ArrowFolder(self.path)
-        listing = list_folder(folder)
+        """Compares the folder's listing with the note."""
+        listing = list_folder(ArrowFolder(self.path))
         if not listing.files and listing.checkpoint is None:
             return NoNewRecords(f"{self.path!r} is empty")
         return compare_listings(note, listing.digest, len(listing.files), self.path)
@@ -143,30 +134,25 @@ class _FolderIngest:
         if not chunk:
             self._append([], None, rewritten, last=last)
             return
-        try:
+        with named_errors(self.folder.root):
             lines = reading.read_lines(self.lake.spark, self.folder.root, chunk).persist()
-        except (PySparkException, Py4JJavaError) as error:
-            raise read_error(self.folder.root, error) from error
         try:
             self._append(self._read(lines, chunk), lines, rewritten, last=last)
         finally:
             lines.unpersist()
 
     def _read(self, lines: DataFrame, chunk: tuple[StorageFile, ...]) -> list[reading.ReadFile]:
-        """`_complete_files`, with Spark's errors converted by `read_error`. Reads every file to its end."""
-        try:
-            return self._complete_files(lines, chunk)
-        except (PySparkException, Py4JJavaError) as error:
-            raise read_error(self.folder.root, error) from error
-
-    def _complete_files(self, lines: DataFrame, chunk: tuple[StorageFile, ...]) -> list[reading.ReadFile]:
-        found = reading.blocks_by_path(lines, self.folder.root)
-        complete: list[StorageFile] = []
-        for file in chunk:
-            _, blocks = found.get(file.path, ("", ()))
-            (complete if reading.is_complete(file, blocks) else self.incomplete).append(file)
-        sizes = {found[file.path][0]: self.before.files[file.path].size for file in complete if self._has_grown(file)}
-        known = reading.known_lines(lines, sizes)
+        """The complete files of the chunk. Reads every file to its end."""
+        with named_errors(self.folder.root):
+            found = reading.blocks_by_path(lines, self.folder.root)
+            complete: list[StorageFile] = []
+            for file in chunk:
+                _, blocks = found.get(file.path, ("", ()))
+                (complete if reading.is_complete(file, blocks) else self.incomplete).append(file)
+            sizes = {
+                found[file.path][0]: self.before.files[file.path].size for file in complete if self._has_grown(file)
+            }
+            known = reading.known_lines(lines, sizes)
         return [reading.ReadFile(file, *found[file.path], known.get(found[file.path][0], 0)) for file in complete]
 
     def _has_grown(self, file: StorageFile) -> bool:
@@ -193,7 +179,6 @@ class _FolderIngest:
         span = OffsetRange(self.source.name, 0, first, self._next - 1, self._next - first)
         done = [*(file.file for file in read), *rewritten]
         note: dict[str, Any] = {
-            "batch": batch_id,
             "run_id": self.run.run_id,
             "files": [[file.path, file.size, file.modified_ms] for file in done],
             "offsets": [[span.topic, span.partition, span.first, span.last, span.records]] if span.records else [],
@@ -209,9 +194,7 @@ class _FolderIngest:
             **({"listing": self.listing.digest} if last else {}),
         }
         frame = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
-        batch = frame.select(F.lit(batch_id).cast("bigint").alias("batch_id"), "*")
-        commit = Commit(raw_app_id(self.lake.paths), batch_id, note)
-        append_once(batch, self.lake.paths.table("raw_topic_snapshot"), commit, **NEW_COLUMNS)
+        append_batch(self.lake, frame, batch_id, note)
         self.batches.append(batch_id)
         self.files += [file.file for file in read]
         if span.records:

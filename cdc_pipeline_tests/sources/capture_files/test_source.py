@@ -15,7 +15,7 @@ from cdc_pipeline.errors import LakeError, SourceError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.sources.capture_files.reading import list_folder
-from cdc_pipeline.sources.capture_files.source import ingest_new_files, listing_digest
+from cdc_pipeline.sources.capture_files.source import ingest_new_files
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import newest_batch, newest_note
 from cdc_pipeline.sources.records import RECORD
@@ -87,7 +87,7 @@ def test_the_commit_names_run_files_and_offsets(spark: SparkSession, paths: Lake
             "batch": 1,
             "run_id": "run-1",
             "files": [[file.path, file.size, file.modified_ms]],
-            "listing": listing_digest(list_folder(place)),
+            "listing": list_folder(place).digest,
             "plain": False,  # the value "p" does not begin as a JSON object does
             "zero_ids": False,
             "offsets": [["t", 0, 4, 7, 2]],

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import errno
-import os
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.store import S3Folder
-from cdc_pipeline.sources.storage.folder import ArrowFolder, LocalFolder, list_folder, read_error
+from cdc_pipeline.sources.storage.folder import ArrowFolder, list_folder, read_error
 from cdc_pipeline_tests.support.servers.object_store import BUCKET, ObjectStore
 
 
@@ -45,16 +45,36 @@ def _refuse(*_: Any) -> Any:
     raise PermissionError(errno.EACCES, "Permission denied", "there")
 
 
-@pytest.mark.parametrize(("place", "name"), [(os, "scandir"), (Path, "read_bytes")])
-def test_a_local_folder_without_permission(
-    place: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = LocalFolder(str(tmp_path))
-    monkeypatch.setattr(place, name, _refuse)
-    with pytest.raises(
-        SourceError, match=r"storage folder .* cannot be read: .*Permission denied: 'there'\. Check the path"
-    ):
-        list_folder(folder)
+def test_a_local_folder_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = ArrowFolder(str(tmp_path))
+    monkeypatch.setattr(folder, "_files", SimpleNamespace(get_file_info=_refuse))
+    for look in (lambda: list_folder(folder), lambda: list(folder.files())):
+        with pytest.raises(
+            SourceError, match=r"storage folder .* cannot be read: .*Permission denied: 'there'\. Check the path"
+        ):
+            look()
+
+
+def test_a_local_folder(tmp_path: Path) -> None:
+    """With links to folders. A link to nothing is left out, as is a file that vanishes while the folder is listed."""
+    with pytest.raises(SourceError, match="does not exist"):
+        ArrowFolder(str(tmp_path / "none"))
+    table = tmp_path / "there" / "db %20#" / "ü"
+    table.mkdir(parents=True)
+    (table / "CDC000001.json").write_bytes(b"{}\n")
+    with pytest.raises(SourceError, match="is a file"):
+        ArrowFolder(str(table / "CDC000001.json"))
+    sink = tmp_path / "sink"
+    sink.mkdir()
+    (sink / "db").symlink_to(tmp_path / "there" / "db %20#")
+    (sink / "gone").symlink_to(tmp_path / "nowhere")
+    folder = ArrowFolder(str(sink))
+    modified_ms = (table / "CDC000001.json").stat().st_mtime_ns // 1_000_000
+    assert (list(folder.files()), folder.metadata()) == ([("db/ü/CDC000001.json", 3, modified_ms)], None)
+    (sink / "metadata").write_bytes(b"{")
+    found = folder.metadata()
+    assert found is not None
+    assert found[0] == b"{"
 
 
 def test_an_unknown_file_system_is_terminal() -> None:
