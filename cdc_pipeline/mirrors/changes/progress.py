@@ -317,7 +317,13 @@ def _held_table(row: Mapping[str, Any]) -> HeldTable:
     return HeldTable(name, cause, row["commit_ts"], row["rows"], row["error"])
 
 
-# ---- the next cut
+# ---- windows
+
+
+def window_between(first: PublishedCut, last: PublishedCut) -> Window:
+    """What the cuts after `first` have applied, up to `last`."""
+    tsos, batches = (first.resolved_tso, last.resolved_tso), (first.last_batch, last.last_batch)
+    return Window(last.cut_id, *tsos, *batches, first.ends, last.ends)
 
 
 def require_tsos_as_before(lake: Lake, published: PublishedCut, streams: StreamProgress) -> None:

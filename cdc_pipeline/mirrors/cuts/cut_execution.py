@@ -20,8 +20,14 @@ from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements, store_outcomes
-from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
-from cdc_pipeline.mirrors.cuts.publish import publish
+from cdc_pipeline.mirrors.cuts.cut_report import (
+    CutReport,
+    MirrorEntry,
+    TableCounts,
+    publish,
+    published_entries,
+    with_held_gaps,
+)
 from cdc_pipeline.mirrors.cuts.quarantine import (
     ProcessEndedError,
     QuarantinePolicy,

@@ -18,6 +18,7 @@ from cdc_pipeline.mirrors.changes.progress import (
     read_progress,
     require_published,
     require_tsos_as_before,
+    window_between,
     with_ends,
 )
 from cdc_pipeline.mirrors.changes.window import Window
@@ -101,7 +102,7 @@ class CutMaker:
         start = published_cut(self.lake)
         # something may have arrived late since
         streams = replace(streams, oldest=dict.fromkeys(start.ends, 0))
-        window = Window(start.cut_id + 1, start.resolved_tso, tso, start.last_batch, last, start.ends, published.ends)
+        window = replace(window_between(start, published), cut_id=start.cut_id + 1)
         return self._make_cut(window, start, streams)
 
     def _make_cut(self, window: Window, published: PublishedCut, streams: StreamProgress) -> CutReport:

@@ -13,7 +13,6 @@ from cdc_pipeline.dialects.claims import read_claims
 from cdc_pipeline.dialects.contents import read_raw_batches
 from cdc_pipeline.gaps import Gap
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.restored_tables import require_not_restored
 from cdc_pipeline.lake.tables.ddl_history import APPLIED, may_have_statements
@@ -33,7 +32,7 @@ from cdc_pipeline.mirrors.merge.computed_values import computed_problems
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
-from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.state import MirrorState, mirror_state
 from cdc_pipeline.mirrors.model.steps import ApplyRows
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
@@ -153,8 +152,7 @@ class CutPlanner:
         if key not in self._mirrors:
             path = self.published.mirror_folder(self._published_names.get(key, key), self.lake.paths)
             require_not_restored(self.lake, path)
-            table = table_state(self.lake.spark, path)
-            self._mirrors[key] = None if table is None else MirrorState.from_properties(table.properties)
+            self._mirrors[key] = mirror_state(self.lake.spark, path)
         return self._mirrors[key]
 
     def _ended_tables(self, database: str) -> Iterable[EndedTable]:

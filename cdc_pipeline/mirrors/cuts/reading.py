@@ -83,13 +83,13 @@ def read_cut(spark: SparkSession, lake: str | Path, pipeline: str, tso: int | No
     require_known_format(handle)
     newest = published_cut(handle)
     if newest is NO_CUT:
-        raise LakeError("no cut is published yet: run the ingest first", pipeline=pipeline)
+        raise handle.error("no cut is published yet: run the ingest first")
     cut = newest if tso is None else cut_at(handle, tso)
     if cut is NO_CUT:
         found = (
             "cuts have no TSOs, read the newest one" if newest.resolved_tso is None else "it is before the first cut"
         )
-        raise LakeError(f"no cut is at or below the TSO {tso}: {found}", pipeline=pipeline)
+        raise handle.error(f"no cut is at or below the TSO {tso}: {found}")
     entries = published_entries(cut, handle.paths)
     paths = mirror_paths(handle, entries)
     versions = _readable_versions(handle, entries, paths, newest)
@@ -99,10 +99,9 @@ def read_cut(spark: SparkSession, lake: str | Path, pipeline: str, tso: int | No
             if cut.cut_id < newest.cut_id
             else f"another program has changed it: run {pipeline}_rebuild"
         )
-        raise LakeError(
+        raise handle.error(
             f"{', '.join(lost)}: the version of cut {cut.cut_id} can no longer be read, because its log was shortened or "
-            f"its files were replaced more than a week ago: {remedy} (`cdc-pipeline docs reading`)",
-            pipeline=pipeline,
+            f"its files were replaced more than a week ago: {remedy} (`cdc-pipeline docs reading`)"
         )
     with _any_version(spark):
         tables = {
@@ -187,7 +186,7 @@ def mirror_paths(lake: Lake, entries: Iterable[MirrorEntry]) -> dict[str, str]:
                     del missing[mirror_id]
     if missing:
         lost = ", ".join(map(str, missing.values()))
-        raise LakeError(f"mirrors of this cut are no longer in the lake: {lost}", pipeline=lake.paths.pipeline)
+        raise lake.error(f"mirrors of this cut are no longer in the lake: {lost}")
     return found
 
 

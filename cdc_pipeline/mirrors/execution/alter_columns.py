@@ -25,7 +25,6 @@ from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import TableState, commit_metadata, is_committed, table_state
 from cdc_pipeline.lake.writes import overwrite_once
 from cdc_pipeline.mirrors.execution.backfill import backfill_columns, columns_to_generate
-from cdc_pipeline.mirrors.execution.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.merge.computed_values import (
     columns_to_recompute,
     drops_computed,
@@ -34,6 +33,7 @@ from cdc_pipeline.mirrors.merge.computed_values import (
 )
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import deleted_cell, live_rows
+from cdc_pipeline.mirrors.merge.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
 from cdc_pipeline.mirrors.model.masks import HASH, Mask
 from cdc_pipeline.mirrors.model.state import row_gaps_after_alter

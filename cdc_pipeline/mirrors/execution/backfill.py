@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, commit_session, is_committed
 from cdc_pipeline.lake.writes import overwrite_once
-from cdc_pipeline.mirrors.execution.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
+from cdc_pipeline.mirrors.merge.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.model.masks import NULL
 from cdc_pipeline.mirrors.model.steps import ChangeColumns
 from cdc_pipeline.mysql.ddl.tokens import words_in

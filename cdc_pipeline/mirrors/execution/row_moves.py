@@ -14,10 +14,10 @@ from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, commit_metadata, forget_cached_log, is_committed, table_state
 from cdc_pipeline.lake.paths import remove_folder
 from cdc_pipeline.lake.writes import replace_once
-from cdc_pipeline.mirrors.execution.step_context import StepContext
 from cdc_pipeline.mirrors.merge.computed_values import fitting_session, with_computed
 from cdc_pipeline.mirrors.merge.merge_rows import Merged
 from cdc_pipeline.mirrors.merge.soft_deletes import LIVE, delete_or_mark_rows, deleted_cell, live_rows
+from cdc_pipeline.mirrors.merge.step_context import StepContext
 from cdc_pipeline.mirrors.model.state import MirrorState, has_row_gaps, no_row_gaps
 from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
 from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import commit_session, is_committed
 from cdc_pipeline.mirrors.execution.alter_columns import conversion
-from cdc_pipeline.mirrors.execution.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.merge.default_values import default_value
+from cdc_pipeline.mirrors.merge.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.model.masks import HASH
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES, source_rows
 from cdc_pipeline.mirrors.model.steps import ChangeSourceRows

@@ -31,7 +31,7 @@ from cdc_pipeline.mirrors.changes.window import is_of_baseline
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.model.ddl_events import BASELINE_TOPIC, DEFINITION, WITH_GAP, WITHOUT_GAP, ddl_event
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
-from cdc_pipeline.mirrors.operations.rebuild_start import rebuild_start
+from cdc_pipeline.mirrors.operations.retention import rebuild_start
 from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
@@ -96,7 +96,7 @@ def require_earlier_stream(
 ) -> str:
     """Raises LakeError if the stream may have begun after `at`, unless `accept_gap`. Returns the `type` of the events."""
     if not lake.exists("ddl_history"):
-        raise LakeError("no batch is decoded yet: run the ingest first", pipeline=lake.paths.pipeline)
+        raise lake.error("no batch is decoded yet: run the ingest first")
     if changefeed_start is not None and changefeed_start <= at:
         return WITHOUT_GAP
     streams = read_progress(lake, published_cut(lake))
@@ -111,12 +111,11 @@ def _included_tables(maker: CutMaker, baseline: str) -> tuple[BaselineTable, ...
     lake, selection = maker.lake, maker.selection
     tables = tuple(table for table in baseline_tables(lake, baseline) if selection.includes(table.name))
     if not tables:
-        raise LakeError(f"the baseline {baseline} has no table that is included", pipeline=lake.paths.pipeline)
+        raise lake.error(f"the baseline {baseline} has no table that is included")
     if merged := [str(table.name) for table in tables if selection.merges(table.name)]:
-        raise LakeError(
+        raise lake.error(
             f"{', '.join(merged[:_SHOWN])}: a table that a route merges with others cannot begin with an export: leave it "
-            "out of snapshot.tables",
-            pipeline=lake.paths.pipeline,
+            "out of snapshot.tables"
         )
     return tables
 
@@ -137,10 +136,9 @@ def _behind_others(lake: Lake, baseline: str, places: Mapping[TableName, _Place]
     for name, place in places.items():
         while (name, place.at) in taken:
             if place.is_exact:
-                raise LakeError(
+                raise lake.error(
                     f"{name}: another export of the same TSO was adopted, and one of them may be incomplete. Repeat the "
-                    "export, or leave the table out of snapshot.tables",
-                    pipeline=lake.paths.pipeline,
+                    "export, or leave the table out of snapshot.tables"
                 )
             place = replace(place, at=place.at + 1)
         found[name] = place
@@ -190,10 +188,9 @@ def _require_kept_changes(lake: Lake, places: Mapping[TableName, _Place]) -> Non
     start = rebuild_start(lake)
     late = [] if start is None else sorted(name for name, place in places.items() if _has_passed(start.cut, place))
     if late:
-        raise LakeError(
+        raise lake.error(
             f"{', '.join(map(str, late[:_SHOWN]))}: changes after the export have left the lake (keep_raw_days, "
-            "keep_change_log_days). Export the tables again",
-            pipeline=lake.paths.pipeline,
+            "keep_change_log_days). Export the tables again"
         )
 
 
@@ -202,20 +199,18 @@ def _require_no_statements(lake: Lake, names: Sequence[TableName]) -> None:
     events = map(ddl_event, lake.read("ddl_history").where(~is_of_baseline()).collect())
     changed = {name for event in events for name in event.names()}.intersection(names)
     if changed:
-        raise LakeError(
+        raise lake.error(
             f"{', '.join(map(str, sorted(changed)[:_SHOWN]))}: the stream has statements about them, which the export may "
-            "have already. With definitions_only leave them out of snapshot.tables",
-            pipeline=lake.paths.pipeline,
+            "have already. With definitions_only leave them out of snapshot.tables"
         )
 
 
 def _hole_error(lake: Lake, at: int, holes: Sequence[str], what: str) -> LakeError:
-    return LakeError(
+    return lake.error(
         f"the stream may lack changes after {_moment(at)}, from which the export needs them: "
         f"{', '.join(holes[:_SHOWN])} has no {what} at or before it. Set changefeed_start to the TSO from which the "
         "changefeed sends (its start-ts; ms since 1970 << 18 for other senders), or repeat the export now, or set "
-        "accept_gap: true",
-        pipeline=lake.paths.pipeline,
+        "accept_gap: true"
     )
 
 

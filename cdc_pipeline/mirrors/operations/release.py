@@ -25,7 +25,7 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
-from cdc_pipeline.mirrors.operations.rebuild_start import rebuild_start
+from cdc_pipeline.mirrors.operations.retention import rebuild_start
 from cdc_pipeline.positions import POSITION, Position
 
 _DETAILS = ("rule", "database", "table", "reason")
@@ -93,7 +93,7 @@ class Releaser:
             return ReleaseReport(_letters(own), DeadLetters(0, ()), rebuilt)
         self.rebuilder.finish_begun_cut(abandon=True)  # it may write dead letters
         if not self._lake.exists("dead_letters"):
-            raise LakeError("there are no dead letters yet", pipeline=self._lake.paths.pipeline)
+            raise self._lake.error("there are no dead letters yet")
         letters = self._lake.read("dead_letters")
         try:
             found = choice.choose(letters, choice.replacement_rows(self._lake.spark))
@@ -120,10 +120,9 @@ class Releaser:
             return
         row = chosen.where(F.col("batch_id") <= start.cut.last_batch).select(*POSITION).first()
         if row is not None:
-            raise LakeError(
+            raise self._lake.error(
                 f"{Position(*row)} cannot be released: rebuilds begin with a kept cut behind its batch (keep_raw_days). "
-                "Change the row upstream, so that it is sent again",
-                pipeline=self._lake.paths.pipeline,
+                "Change the row upstream, so that it is sent again"
             )
 
     def _new_releases(self, chosen: DataFrame) -> DataFrame:

@@ -32,13 +32,17 @@ class StepContext:
         return self.spark.read.format("delta").load(self.path)
 
     def add_gaps(self, gaps: Sequence[Gap], commit: Commit) -> None:
-        """Adds gaps found in rows to the mirror's properties.
+        """`add_row_gaps` to the mirror.
 
-        Call it with `commits.finding(part)` before the commit of that part writes the rows.
+        Call it with a commit of its own (`commits.for_gaps`) before the commit that writes the rows.
         """
-        table = table_state(self.spark, self.path)
-        if gaps and table is not None:
-            commit_metadata(self.spark, self.path, commit, properties=row_gaps(table, *gaps))
+        add_row_gaps(self.spark, self.path, gaps, commit)
+
+
+def add_row_gaps(spark: SparkSession, path: str, gaps: Sequence[Gap], commit: Commit) -> None:
+    """Adds gaps found in rows to the properties of the mirror at `path`, if there is one."""
+    if gaps and (table := table_state(spark, path)) is not None:
+        commit_metadata(spark, path, commit, properties=row_gaps(table, *gaps))
 
 
 def found_in(rows: DataFrame, conditions: Mapping[str, Column]) -> list[tuple[str, int]]:
