@@ -100,6 +100,12 @@ class CutRows:
             self.counted = row[0], row[1]
         return self.counted
 
+    def count_copies(self) -> int:
+        """How many `delivered` were sent before."""
+        if self.copies is None:
+            return 0
+        return self.delivered.join(self.copies, list(ROW_POSITION), "left_semi").count()
+
     def drop_copies(self, tables: Collection[TableName]) -> bool:
         """Removes the copies in these tables too, whose mirrors may have no key. Returns whether there are any."""
         self.selection = replace(self.selection, keyless=tuple(sorted(tables)))
