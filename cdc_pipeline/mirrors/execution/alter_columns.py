@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ByteType,
@@ -85,8 +84,6 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     A resumed run skips the commits that the table already contains.
     """
     spark, path, commits = context.spark, context.path, context.commits
-    table = table_state(spark, path)
-    assert table is not None
     kept = [origin for origin in step.origins if origin.before is not None]
     has_datetime = _has_datetime(step)
     features = dict(NTZ_FEATURE) if has_datetime else {}
@@ -94,10 +91,11 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     changed = rewritten | columns_to_generate(step, rewritten)
     computed = columns_to_recompute(step, lambda origin: origin.after.name in changed)
     mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
-    if first := missing_features(table, mapped=mapped, ntz=bool(rewritten) and has_datetime):
+    table = table_state(spark, path)
+    if table is not None and (first := missing_features(table, mapped=mapped, ntz=bool(rewritten) and has_datetime)):
         commit_metadata(spark, path, commits(_BEFORE_ROWS), properties=first)
         table = table_state(spark, path)
-        assert table is not None
+    assert table is not None
     if rewritten:
         _rewrite_rows(context, step, {column.name for column in computed})
         schema = None
@@ -116,9 +114,7 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
 def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
     """Whether a column of the files has no column of the same name after the step."""
     own = {field.name for field in step.state.own_fields}
-    drops = len(kept) < len(step.before.schema.columns) or any(
-        field.name not in own for field in step.before.own_fields
-    )
+    drops = len(kept) < len(step.before.schema.columns) or not {field.name for field in step.before.own_fields} <= own
     is_renamed = any(origin.before is not None and origin.before.name != origin.after.name for origin in kept)
     return drops or is_renamed or drops_computed(step)
 
@@ -169,7 +165,7 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
         field = fields.get(origin.before.name) if origin.before is not None else None
         metadata = dict(field.metadata) if field is not None else {}
         if field is not None and field.dataType != target:
-            change = {"fromType": _type_name(field.dataType), "toType": _type_name(target)}
+            change = {"fromType": field.dataType.jsonValue(), "toType": target.jsonValue()}
             metadata["delta.typeChanges"] = [*metadata.get("delta.typeChanges", []), change]
         columns.append(StructField(origin.after.name, target, nullable=True, metadata=metadata))
     for old, new in _kept_names(step):
@@ -186,10 +182,6 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
 def _kept_names(step: ChangeColumns) -> list[tuple[str, str]]:
     """The columns that upstream dropped and the mirror keeps: (name before the step, name after it)."""
     return [*((name, name) for name in step.before.kept_columns), *step.kept_columns]
-
-
-def _type_name(kind: DataType) -> str:
-    return str(json.loads(kind.json()))
 
 
 def _rewrite_rows(context: StepContext, step: ChangeColumns, recomputed: Set[str]) -> None:
@@ -222,26 +214,15 @@ def _rewrite_rows(context: StepContext, step: ChangeColumns, recomputed: Set[str
         for field in step.state.computed_fields
     ]
     deleted = [deleted_cell(keeps_deleted=step.before.has_soft_delete)] if step.state.has_soft_delete else []
-    gaps = _conversion_gaps(live_rows(mirror, keeps_deleted=step.before.has_soft_delete), doubts, step)
+    found = found_in(live_rows(mirror, keeps_deleted=step.before.has_soft_delete), doubts)
+    types = {origin.after.name: origin.after.type for origin in step.origins}
+    details = {
+        name: f"{n} value(s) may differ from upstream after the conversion to {types[name]}" for name, n in found
+    }
+    gaps = [Gap(GapKind.NO_EXACT_EQUIVALENT, detail, name) for name, detail in details.items()]
     rows = with_masks(mirror.select(*columns, *kept, *computed, *step.state.metadata, *deleted), masked, context.salt)
     context.add_gaps(gaps, context.commits.for_gaps(_ROWS))
     overwrite_once(rows, context.path, commit)
-
-
-def _conversion_gaps(mirror: DataFrame, doubts: Mapping[str, Column], step: ChangeColumns) -> list[Gap]:
-    """The gaps of values without a certain equal in the new type: how many there are.
-
-    `doubts`: column → whether the conversion of its value is doubtful.
-    """
-    types = {origin.after.name: origin.after.type for origin in step.origins}
-    return [
-        Gap(
-            GapKind.NO_EXACT_EQUIVALENT,
-            f"{count} value(s) may differ from upstream after the conversion to {types[name]}",
-            name,
-        )
-        for name, count in found_in(mirror, doubts)
-    ]
 
 
 def conversion(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tuple[Column, Column] | None:

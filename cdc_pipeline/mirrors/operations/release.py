@@ -86,11 +86,11 @@ class Releaser:
         Raises LakeError if no dead letter is chosen or a chosen position has none, and as `Rebuilder.rebuild`.
         """
         kept = read_releases(self._lake)
-        if kept is not None and not kept.where(F.col("run_id") == self._run_id).isEmpty():
+        stored = None if kept is None else kept.where(F.col("run_id") == self._run_id)
+        if stored is not None and not stored.isEmpty():
             # this run died after it had stored the releases
             rebuilt = self.rebuilder.rebuild()
-            own = kept.where(F.col("run_id") == self._run_id)
-            return ReleaseReport(_letters(own), DeadLetters(0, ()), rebuilt)
+            return ReleaseReport(_letters(stored), DeadLetters(0, ()), rebuilt)
         self.rebuilder.finish_begun_cut(abandon=True)  # it may write dead letters
         if not self._lake.exists("dead_letters"):
             raise self._lake.error("there are no dead letters yet")
@@ -107,7 +107,12 @@ class Releaser:
                 f"{self._lake.paths.pipeline}_rebuild, which completes it"
             ) from error
         self._require_records(found)
-        chosen = self._new_releases(found).persist()
+        own = {
+            "run_id": F.lit(self._run_id),
+            "released_at": F.lit(datetime.now(timezone.utc)),
+            "note": F.lit(self.note),
+        }
+        chosen = found.withColumns(own).select(*_RELEASE).persist()
         try:
             return self._release(chosen, kept)
         finally:
@@ -124,14 +129,6 @@ class Releaser:
                 f"{Position(*row)} cannot be released: rebuilds begin with a kept cut behind its batch (keep_raw_days). "
                 "Change the row upstream, so that it is sent again"
             )
-
-    def _new_releases(self, chosen: DataFrame) -> DataFrame:
-        columns = {
-            "run_id": F.lit(self._run_id),
-            "released_at": F.lit(datetime.now(timezone.utc)),
-            "note": F.lit(self.note),
-        }
-        return chosen.withColumns(columns).select(*_RELEASE)
 
     def _release(self, chosen: DataFrame, kept: DataFrame | None) -> ReleaseReport:
         """Releases the records of `chosen` that no longer break a rule; `kept` are earlier releases."""
