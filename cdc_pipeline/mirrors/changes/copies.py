@@ -98,7 +98,7 @@ def find_copies(
     known = (F.col("batch_id") <= window.last_batch) & (decoded | (F.col("ts") >= (span["ts"] or 0) - RESENT_MS))
     near = [frame.where(known & canal).join(topics, ["topic"], "left_semi") for frame in (log, table("ddl_history"))]
     others = log.where(decoded & ~canal).join(tables_of, streams, "left_semi")
-    records = sent_records(near[0].unionByName(others), near[1]).withColumn("is_late", F.lit(False))
+    records = sent_records(near[0].unionByName(others), near[1])
     if span["exact"]:
         records = _with_lateness(records, table("watermarks").where(F.col("batch_id") <= window.last_batch))
     records = with_deliveries(records)

@@ -124,11 +124,9 @@ class CutMaker:
     def _resume(self, begun: PlannedCut, published: PublishedCut, streams: StreamProgress) -> CutReport:
         """Executes the plan of a cut that another run has begun."""
         self.lake.start_session()
-        execution, selection = self._execution(published, streams), begun.settings.selection
+        execution = self._execution(published, streams)
         with small_query(self.lake.spark, execution.expected_rows):
-            log = selection.selected(self.lake.read("change_log"))
-            inside = selection.selected(begun.window.read_changes(self.lake))
-            rows = CutRows(begun.window, begun.row_selection, log, inside, self.lake)
+            rows = CutRows(self.lake, begun.window, begun.settings.selection, begun.row_selection)
         try:
             return execution.run(begun, rows, resumed=True)
         finally:

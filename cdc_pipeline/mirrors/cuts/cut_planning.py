@@ -72,11 +72,9 @@ class CutPlanner:
             deliveries_of = partial(statement_deliveries, self._log, history)
             ddl = CutStatements.read(window, history, deliveries_of)
         ddl = self._route_statements(ddl, history)
-        log = self._selection.selected(self._log)
-        late = late_changes(window, log) if self.progress.has_late(self.published) else NO_LATE_CHANGES
-        inside = self._selection.selected(window.read_changes(self.lake))
-        rows = CutRows(window, RowSelection(ddl.to_apply), log, inside, self.lake, columns_of=self._columns_of)
+        rows = CutRows(self.lake, window, self._selection, RowSelection(ddl.to_apply), self._columns_of)
         try:
+            late = late_changes(window, rows.log) if self.progress.has_late(self.published) else NO_LATE_CHANGES
             plan, changes = self._plan_steps(ddl, late, rows)
         except BaseException:
             rows.close()

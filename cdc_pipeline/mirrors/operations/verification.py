@@ -123,16 +123,15 @@ class Verifier:
         Returns, for each mirror with changes, what they prove, and the gap if they contradict its rows.
         """
         window, selection = window_between(start, published), published.selection
-        inside = selection.selected(window.read_changes(self.lake))
-        log = selection.selected(self.lake.read("change_log"))
         statements = window.rows_in(self.lake.read("ddl_history")).collect()
         events = (mirrored_event(event, selection) for event in in_upstream_order(map(ddl_event, statements)))
         last_statements = {name: event for event in events for name in event.names()}
         entries = published_entries(published, self.lake.paths)
         chosen = {selection.key(entry.name): entry for entry in entries if names is None or entry.name in set(names)}
-        rows = CutRows(window, RowSelection(), log, inside, self.lake)
+        rows = CutRows(self.lake, window, selection, RowSelection())
         try:
-            tables = _Tables(self.lake, self.settings, start, published, window.rows_before(log), rows, last_statements)
+            before = window.rows_before(rows.log)
+            tables = _Tables(self.lake, self.settings, start, published, before, rows, last_statements)
             keys = sorted(chosen.keys() & tables.groups.keys(), key=lambda key: chosen[key].name)
             return {chosen[key].name: tables.verified(key, chosen[key]) for key in keys}
         finally:
