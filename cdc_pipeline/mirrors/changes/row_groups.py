@@ -66,6 +66,13 @@ _IS_UNSURE = (
 )
 
 
+_AS_QUERIED = (
+    *("segment", "changes", "dialect", "has_after", "is_insert", "handle_key_only", "bare_updates", "unsure_updates"),
+    *("newest", "text_bytes", "oldest_es"),
+)
+"""Fields of RowGroup that have their value in the query."""
+
+
 def text_bytes(image: str) -> str:
     """SQL: the size of the texts of an image, 0 if it is NULL."""
     return f"coalesce(aggregate(map_values({image}), 0L, (n, text) -> n + coalesce(octet_length(text), 0)), 0L)"
@@ -86,9 +93,9 @@ def row_groups(changes: DataFrame, *, with_text_bytes: bool = False) -> list[Row
             "segment",
             *source,
             "dialect",
-            F.col("after").isNotNull().alias("images"),
-            (F.col("op") == "INSERT").alias("inserts"),
-            "only_key",
+            F.col("after").isNotNull().alias("has_after"),
+            (F.col("op") == "INSERT").alias("is_insert"),
+            F.col("only_key").alias("handle_key_only"),
             F.map_keys(image).alias("columns"),
         )
         .agg(
@@ -102,32 +109,22 @@ def row_groups(changes: DataFrame, *, with_text_bytes: bool = False) -> list[Row
             F.min_by(SPELLED, place).alias("first_spelled"),
             F.collect_set(SPELLED).alias("spelled"),
             F.max("timestamp").alias("newest"),
-            F.min("es").alias("oldest_es"),
+            F.coalesce(F.min("es"), F.lit(0)).alias("oldest_es"),
             size.alias("text_bytes"),
         )
-        .orderBy("database", "table", "segment", "first", F.desc("images"), F.desc("inserts"))
+        .orderBy("database", "table", "segment", "first", F.desc("has_after"), F.desc("is_insert"))
         .collect()
     )
     return [
         RowGroup(
             name=TableName(row["database"], row["table"]),
-            segment=row["segment"],
             columns=tuple(row["columns"]),
             key_names=tuple(row["key_names"] or ()),
-            changes=row["changes"],
-            dialect=row["dialect"],
-            has_after=row["images"],
-            is_insert=row["inserts"],
-            handle_key_only=row["only_key"],
-            bare_updates=row["bare_updates"],
-            unsure_updates=row["unsure_updates"],
             position=tuple(row["first"][1:]),
             last_position=tuple(row["last"][1:]),
             source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,
-            newest=row["newest"],
-            text_bytes=row["text_bytes"],
-            oldest_es=row["oldest_es"] or 0,
             spelled=tuple(dict.fromkeys(TableName(*name) for name in (row["first_spelled"], *row["spelled"]))),
+            **{name: row[name] for name in _AS_QUERIED},
         )
         for row in rows
     ]

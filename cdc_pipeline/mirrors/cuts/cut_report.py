@@ -124,21 +124,14 @@ def published_entries(cut: PublishedCut, paths: LakePaths) -> tuple[MirrorEntry,
 
     Paths are those in this lake, which may have been moved as a whole since the cut.
     """
-    held = {table.name for table in cut.held}
-    return tuple(
-        MirrorEntry(
-            name := TableName(row["database"], row["table"]),
-            row["mirror_id"],
-            paths.mirror_folder(name, row["mirror_id"]),
-            row["version"],
-            row["rows"],
-            row["columns"],
-            # `with_held_gaps` appends that gap
-            tuple(row["gaps"][:-1] if name in held else row["gaps"]),
-            row["keeps_deleted"],
-        )
-        for row in cut.mirrors
-    )
+    held, entries = {table.name for table in cut.held}, []
+    for row in cut.mirrors:
+        name, mirror_id = TableName(row["database"], row["table"]), row["mirror_id"]
+        gaps = row["gaps"][:-1] if name in held else row["gaps"]  # `with_held_gaps` appends that gap
+        counts = row["version"], row["rows"], row["columns"]
+        path = paths.mirror_folder(name, mirror_id)
+        entries.append(MirrorEntry(name, mirror_id, path, *counts, tuple(gaps), row["keeps_deleted"]))
+    return tuple(entries)
 
 
 def with_held_gaps(entries: Iterable[MirrorEntry], held: Iterable[HeldTable]) -> tuple[MirrorEntry, ...]:

@@ -15,7 +15,7 @@ from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, commit_session, is_committed
 from cdc_pipeline.lake.writes import overwrite_once
 from cdc_pipeline.mirrors.merge.default_values import default_value
-from cdc_pipeline.mirrors.merge.masked_values import with_masks
+from cdc_pipeline.mirrors.merge.masked_values import masked_columns, with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.merge.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.model.masks import NULL
@@ -24,7 +24,6 @@ from cdc_pipeline.mysql.ddl.tokens import words_in
 from cdc_pipeline.mysql.expressions.translation import ExpressionError, Now, translate_assignment
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
-from cdc_pipeline.mysql.types.spark_types import spark_type
 
 Values = dict[str, tuple[Column, Column | None]]
 """Column → its value, and a boolean that is true if the value may differ from upstream's; None: it never does."""
@@ -152,12 +151,7 @@ def _replaced_nulls(context: StepContext, step: ChangeColumns) -> list[Gap]:
 
 
 def _write_values(context: StepContext, values: Values, commit: Commit, step: ChangeColumns) -> None:
-    masks = dict(step.state.masks)
-    masked = {
-        column.name: (spark_type(column.type), masks[column.name])
-        for column in step.state.schema.columns
-        if column.name in values and column.name in masks
-    }
+    masked = {name: cell for name, cell in masked_columns(step.state).items() if name in values}
     if masked:
         # an UPDATE would have the salt in its query plan
         mirror = context.mirror()
