@@ -54,9 +54,10 @@ class Lake:
         rows = self.spark.read.schema(files.schema).parquet(*files.paths)
         return rows.where(of_batches) if files.has_others else rows  # a condition less to compile for each batch
 
-    def read_path(self, path: str) -> DataFrame:
-        """The rows of the Delta table at `path`, such as a mirror's."""
-        return self.spark.read.format("delta").load(path)
+    def read_path(self, path: str, version: int | None = None) -> DataFrame:
+        """The rows of the Delta table at `path`, such as a mirror's. `version`: None: the newest."""
+        reader = self.spark.read.format("delta")
+        return (reader if version is None else reader.option("versionAsOf", version)).load(path)
 
     def error(self, message: str) -> LakeError:
         """The error to raise if the lake is not as expected; it names the pipeline."""

@@ -21,6 +21,7 @@ from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
+from cdc_pipeline.spark.small_frames import totals
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,8 @@ class CutRows:
     def count(self) -> tuple[int, datetime | None]:
         """`counted`, if necessary by a query."""
         if self.counted is None:
-            row = self.delivered.agg(F.count("*"), F.max("timestamp")).first()
-            assert row is not None
-            self.counted = row[0], row[1]
+            changes, newest = totals(self.delivered, F.count("*"), F.max("timestamp"))
+            self.counted = changes, newest
         return self.counted
 
     def count_copies(self) -> int:

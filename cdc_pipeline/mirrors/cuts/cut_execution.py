@@ -41,7 +41,7 @@ from cdc_pipeline.mirrors.cuts.totals import CutTotals
 from cdc_pipeline.mirrors.execution.cascades import Cascades
 from cdc_pipeline.mirrors.execution.step_runner import StepResult, StepResults, StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
-from cdc_pipeline.mirrors.merge.net_rows import reduce_changes
+from cdc_pipeline.mirrors.merge.net_changes import reduce_changes
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
@@ -177,15 +177,7 @@ class CutExecution:
         """The results of the steps, and the number of net changes that they applied."""
         row_sets, settings = {item.step: item for item in planned.row_sets}, planned.settings
         with small_query(self.lake.spark, self.expected_rows):
-            net = reduce_changes(
-                rows.changes,
-                row_sets,
-                planned.plan.steps,
-                self.lake.paths,
-                time_zone=settings.time_zone,
-                salt=settings.columns.salt,
-                size=rows.text_bytes,
-            )
+            net = reduce_changes(rows, row_sets, planned.plan.steps, self.lake.paths, settings)
             found = _rows_by_step(rows.changes, planned) if resumed else None
         self.stages.end("net changes")
         steps = RowMerger(self.lake, settings.time_zone, net, found, settings.columns.salt)

@@ -104,15 +104,13 @@ def read_cut(spark: SparkSession, lake: str | Path, pipeline: str, tso: int | No
             f"its files were replaced more than a week ago: {remedy} (`cdc-pipeline docs reading`)"
         )
     with _any_version(spark):
-        tables = {
-            entry.name: _upstream_rows(
-                spark.read.format("delta")
-                .option("versionAsOf", versions[entry.mirror_id])
-                .load(paths[entry.mirror_id]),
-                entry,
-            )
-            for entry in entries
-        }
+        mirrors = {one.name: handle.read_path(paths[one.mirror_id], versions[one.mirror_id]) for one in entries}
+    tables = {
+        one.name: live_rows(mirrors[one.name], keeps_deleted=True).drop(DELETED)
+        if one.keeps_deleted
+        else mirrors[one.name]
+        for one in entries
+    }
     return CutTables(cut.cut_id, cut.resolved_tso, tables, _begin_later(handle, cut))
 
 
@@ -123,11 +121,6 @@ def _begin_later(lake: Lake, cut: PublishedCut) -> dict[TableName, int]:
     rows = read_rows(lake, "ddl_history", ("kind", "=", BASELINE_EVENT), columns=["database", "table", "at"])
     begins = ((cut.selection.mirror_name(TableName(row["database"], row["table"])), row["at"]) for row in rows)
     return {name: at for name, at in begins if at >= cut.resolved_tso}
-
-
-def _upstream_rows(mirror: DataFrame, entry: MirrorEntry) -> DataFrame:
-    """The rows that upstream had, without deleted rows that the mirror keeps."""
-    return live_rows(mirror, keeps_deleted=True).drop(DELETED) if entry.keeps_deleted else mirror
 
 
 def _readable_versions(

@@ -28,7 +28,7 @@ from cdc_pipeline.mirrors.merge.merge_rows import (
     merge_keyed,
     merge_keyless,
 )
-from cdc_pipeline.mirrors.merge.net_rows import NetRows
+from cdc_pipeline.mirrors.merge.net_changes import NetRows
 from cdc_pipeline.mirrors.merge.rewrite_rows import rewrite_keyed, rewrite_keyless
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.small_rows import StepRows
@@ -43,7 +43,7 @@ from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 from cdc_pipeline.mysql.types.local_times import local_time_gaps
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.jvm import allow_null_on_error, finished_metrics
-from cdc_pipeline.spark.small_frames import is_small
+from cdc_pipeline.spark.small_frames import is_small, totals
 
 SMALL_MIRROR = 4 * 2**20
 """Mirror size in bytes up to which a merge rewrites files instead of writing deletion vectors.
@@ -212,8 +212,7 @@ def _without_values(rows: DataFrame, columns: Sequence[UpstreamColumn]) -> list[
     """Those of the columns that are NULL in all rows of a baseline: most programs do not export generated columns."""
     if not columns:
         return []
-    counts = rows.agg(*(F.count(quoted(column.name)) for column in columns)).first()
-    assert counts is not None
+    counts = totals(rows, *(F.count(quoted(column.name)) for column in columns))
     return [column for column, count in zip(columns, counts, strict=True) if not count]
 
 
@@ -293,7 +292,8 @@ def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
     good = F.size("bad") == 0
     key_only = F.when(good & ~F.col("deleted"), F.col("key_only_since"))
     unordered = F.when(F.col("order_unknown"), F.struct("_topic", "_partition", "_offset"))
-    counts = rows.agg(
+    counts = totals(
+        rows,
         F.count(F.when(~good, 1)).alias("bad"),
         F.count(F.when(~good & F.col("counts"), 1)).alias("rejected"),
         F.sum(F.when(good, existing)).alias("existing"),
@@ -304,8 +304,7 @@ def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
         F.min(unordered).alias("first_unordered"),
         F.count(key_only).alias("key_only"),
         F.min(key_only).alias("first_key_only"),
-    ).first()
-    assert counts is not None
+    )
     result = RowCounts(
         existing=counts["existing"] or 0,
         deletes=counts["deletes"],

@@ -12,6 +12,7 @@ from cdc_pipeline.gaps import Gap
 from cdc_pipeline.lake.delta import Commit, commit_metadata, table_state
 from cdc_pipeline.mirrors.model.state import row_gaps
 from cdc_pipeline.mirrors.model.step_commits import StepCommits
+from cdc_pipeline.spark.small_frames import totals
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,4 @@ def found_in(rows: DataFrame, conditions: Mapping[str, Column]) -> list[tuple[st
     if not conditions:
         return []
     counts = [F.count(F.when(condition, 1)).alias(f"n{index}") for index, condition in enumerate(conditions.values())]
-    found = rows.agg(*counts).first()
-    assert found is not None
-    return [(name, count) for name, count in zip(conditions, found, strict=True) if count]
+    return [(name, count) for name, count in zip(conditions, totals(rows, *counts), strict=True) if count]

@@ -40,6 +40,7 @@ from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, cut_with
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
 from cdc_pipeline.mirrors.model.state import mirror_state
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.spark.small_frames import totals
 
 _SHOWN = 5
 
@@ -103,8 +104,8 @@ def keep_newest_cut(lake: Lake, run_id: str, report: Callable[[str], None], now:
 
 def _covered_batch(lake: Lake, published: PublishedCut) -> int:
     """The last batch such that the cut has the row changes of it and of all batches before."""
-    pending = window_between(NO_CUT, published).read_pending(lake).agg(F.min("batch_id")).first()
-    return published.last_batch if pending is None or pending[0] is None else pending[0] - 1
+    (first_pending,) = totals(window_between(NO_CUT, published).read_pending(lake), F.min("batch_id"))
+    return published.last_batch if first_pending is None else int(first_pending) - 1
 
 
 def remove_batches(

@@ -221,7 +221,7 @@ class _Tables:
             return None
         if (version := readable_version(self.lake.spark, entry.path, former.version)) is None:
             return None
-        mirror = self.lake.spark.read.format("delta").option("versionAsOf", version).load(entry.path)
+        mirror = self.lake.read_path(entry.path, version)
         return live_rows(mirror, keeps_deleted=former.keeps_deleted)
 
     def _table(self, key: TableName, state: MirrorState) -> ChainTable:
