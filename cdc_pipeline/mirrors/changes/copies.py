@@ -104,7 +104,7 @@ def find_copies(
     records = with_deliveries(records)
     found = records.select(*ROW_POSITION, "is_late", "delivery", "pauses", "waits", "is_behind", "ahead", "reach")
     rows = _numbered(equal.join(found, list(ROW_POSITION))).localCheckpoint()
-    return _copies(rows), _gaps(rows)
+    return rows.where("nth > 1 OR (is_surplus AND is_covered)").select(*ROW_POSITION), _gaps(rows)
 
 
 def _applied_since(changes: DataFrame, log: DataFrame, window: Window) -> DataFrame | None:
@@ -158,10 +158,6 @@ def _numbered(rows: DataFrame) -> DataFrame:
     # a long transaction of a binlog, too, has an older `es` than the rows before it
     is_covered = F.expr("NOT is_behind OR is_retry") & (F.shiftright("first.reach", unified.TSO_SHIFT) > F.col("time"))
     return rows.withColumns({"is_surplus": is_later & (F.col("ordinal") > most), "is_covered": is_covered})
-
-
-def _copies(rows: DataFrame) -> DataFrame:
-    return rows.where("nth > 1 OR (is_surplus AND is_covered)").select(*ROW_POSITION)
 
 
 def _gaps(rows: DataFrame) -> dict[TableName, Gap]:

@@ -44,13 +44,10 @@ def image_hash(*images: str) -> Column:
     parts: list[Column] = []
     for image in images:
         entries = F.array_sort(F.map_entries(image))
-        parts += [F.col(image).isNull(), F.transform(entries, _with_null_flag)]
+        # `xxhash64` skips NULLs: without the flag {a: null, b: x} and {a: x, b: null} could have the same hash
+        flagged = F.transform(entries, lambda entry: F.struct(entry["key"], entry["value"].isNull(), entry["value"]))
+        parts += [F.col(image).isNull(), flagged]
     return F.xxhash64(*parts)
-
-
-def _with_null_flag(entry: Column) -> Column:
-    """`xxhash64` skips NULLs: without the flag {a: null, b: x} and {a: x, b: null} could have the same hash."""
-    return F.struct(entry["key"], entry["value"].isNull(), entry["value"])
 
 
 def sent_records(log: DataFrame, statements: DataFrame) -> DataFrame:

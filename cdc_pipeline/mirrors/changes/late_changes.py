@@ -57,11 +57,6 @@ class LateChanges:
     breaches: tuple[Breach, ...]
     """One per table."""
 
-    @property
-    def new_changes(self) -> int:
-        """The number of late changes that are no redeliveries."""
-        return sum(breach.changes for breach in self.breaches)
-
 
 NO_LATE_CHANGES = LateChanges(0, ())
 

@@ -150,7 +150,7 @@ class CutExecution:
             rejected=rejected,
             duplicates=rows.count_copies(),
             late=planned.late.changes,
-            breaches=planned.late.new_changes,
+            breaches=sum(breach.changes for breach in planned.late.breaches),
             pending=self._count_pending(planned.window) + waited + newly_held,
             # a table of the cut before waits no longer if it is no longer included
             filtered=self._count_filtered(planned) + self.published.held_rows - waited,

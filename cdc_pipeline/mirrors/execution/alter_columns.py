@@ -26,8 +26,8 @@ from cdc_pipeline.lake.writes import overwrite_once
 from cdc_pipeline.mirrors.execution.backfill import backfill_columns, columns_to_generate
 from cdc_pipeline.mirrors.merge.computed_values import (
     columns_to_recompute,
+    computed_fields,
     drops_computed,
-    had_field,
     recompute_columns,
 )
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
@@ -171,8 +171,9 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
     for old, new in _kept_names(step):
         if (field := fields.get(old)) is not None:
             columns.append(StructField(new, field.dataType, nullable=True, metadata=dict(field.metadata)))
+    had = computed_fields(step.before)
     for computed, field in zip(step.state.computed_shown, step.state.computed_fields, strict=True):
-        columns.append(fields.get(field.name, field) if had_field(step, computed) else field)
+        columns.append(fields.get(field.name, field) if (computed.name, computed.type) in had else field)
     # a field of this name that was not ours before was upstream's: ours is a new column
     before = {field.name for field in step.before.own_fields}
     own = [fields.get(field.name, field) if field.name in before else field for field in step.state.own_fields]

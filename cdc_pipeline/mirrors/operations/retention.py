@@ -62,7 +62,7 @@ class Retention:
             )
         period, now = timedelta(days=min(self.days.values())), now or datetime.now(timezone.utc)
         # a rebuild has changed what the cuts before it had
-        first = max((cut["cut_id"] for cut in _rebuilt_cuts(lake)), default=0)
+        first = max((cut["cut_id"] for cut in rebuilt_cuts(lake)), default=0)
         kept = [one for one in kept_cuts(lake) if one.cut_id >= first]
         if not kept or now - kept[-1].at >= period:
             kept += keep_newest_cut(lake, run_id, report, now)
@@ -124,7 +124,8 @@ def remove_batches(
     report(f"{table}: batches up to {last} are removed; a rebuild begins with cut {kept.cut_id}")
 
 
-def _rebuilt_cuts(lake: Lake) -> list[dict[str, Any]]:
+def rebuilt_cuts(lake: Lake) -> list[dict[str, Any]]:
+    """`cut_id`, `rebuilt` and `rebuilt_tables` of the cuts that rebuilds have published."""
     rows = read_rows(lake, CUTS, columns=["cut_id", "rebuilt", "rebuilt_tables"])
     return [row for row in rows if row["rebuilt"] or row["rebuilt_tables"]]
 

@@ -22,12 +22,11 @@ from cdc_pipeline.dialects.contents import read_raw_batches
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.control_tables import read_rows, read_sums
+from cdc_pipeline.lake.control_tables import read_sums
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.batches import first_decoding
-from cdc_pipeline.lake.tables.consistent_cuts import CUTS
 from cdc_pipeline.lake.tables.verifications import (
     VERIFICATIONS,
     Rows,
@@ -49,6 +48,7 @@ from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.merge.step_context import add_row_gaps
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.state import MirrorState, mirror_state
+from cdc_pipeline.mirrors.operations.retention import rebuilt_cuts
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, SchemaChange, TruncateTable
@@ -278,10 +278,7 @@ def _gap(chains: Chains) -> Gap:
 
 def _rebuilt_between(lake: Lake, first: int, last: int) -> set[TableName | None]:
     """The tables that rebuilds after the cut `first` have replaced; with None all of them."""
-    found: set[TableName | None] = set()
-    columns = ["cut_id", "rebuilt", "rebuilt_tables"]
-    for row in read_rows(lake, CUTS, ("cut_id", ">", first), ("cut_id", "<=", last), columns=columns):
-        if row["rebuilt"]:
-            found.add(None)
-        found.update(TableName(name["database"], name["table"]) for name in row["rebuilt_tables"] or ())
-    return found
+    cuts = [cut for cut in rebuilt_cuts(lake) if first < cut["cut_id"] <= last]
+    tables = (table for cut in cuts for table in cut["rebuilt_tables"] or ())
+    found: set[TableName | None] = {TableName(table["database"], table["table"]) for table in tables}
+    return found | {None} if any(cut["rebuilt"] for cut in cuts) else found
