@@ -66,7 +66,7 @@ class CutRows:
         self._window, self._lake = window, lake
         self.log = tables.selected(lake.read("change_log"))
         self.doubts: dict[Position, Gap] = {}
-        self.gaps: dict[TableName, tuple[Gap, ...]] = {}
+        self.gaps: list[tuple[TableName, Gap]] = []
         self.delivered = tables.selected(window.read_changes(lake)).persist()
         self._cached: list[DataFrame] = []
         self.copies: DataFrame | None = None
@@ -123,8 +123,7 @@ class CutRows:
             return changes
         copies, gaps = found[0].persist(), found[1]
         self._cached.append(copies)
-        for name, gap in gaps.items():
-            self.gaps[name] = (*self.gaps.get(name, ()), gap)
+        self.gaps += gaps.items()
         self.copies = copies if self.copies is None else self.copies.unionByName(copies)
         return changes.join(copies, list(ROW_POSITION), "left_anti")
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.claims import read_claims
+from cdc_pipeline.dialects.contents import read_raw_batches
 from cdc_pipeline.dialects.message_types import MessageTypes, read_message_types
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, trait_sql
 from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.model.source_tables import SPELLED, source_columns
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
@@ -131,26 +135,19 @@ def row_groups(changes: DataFrame, *, with_text_bytes: bool = False) -> list[Row
 
 
 def with_types(
-    groups: list[RowGroup],
-    raw: Callable[[int, int], DataFrame],
-    changes: DataFrame,
-    lookup: Callable[[TableName], MirrorState | None],
-    claims: Callable[[], DataFrame | None] = lambda: None,
+    groups: list[RowGroup], lake: Lake, changes: DataFrame, lookup: Callable[[TableName], MirrorState | None]
 ) -> list[RowGroup]:
     """Adds the column types that messages name to the groups whose mirror does not define all of them.
 
     Those are groups without a definition from DDL, with a new column, or with values that cannot be read without the type
     (DataWorks), and all groups of dialects that name types twice. A DECIMAL without precision and scale gets those that its
-    values need.
-
-    `raw` returns the raw records from one batch to another. `lookup` returns a mirror as the last cut left it. `claims`
-    returns the stored claim-check messages (`dialects.claims`).
+    values need. `lookup` returns a mirror as the last cut left it.
     """
     asked = {group.position: group.dialect for group in groups if _needs_types(group, lookup(group.name))}
     asked |= {
         group.last_position: group.dialect for group in groups if group.last_position and _names_types_twice(group)
     }
-    found = read_message_types(raw, asked, claims)
+    found = read_message_types(partial(read_raw_batches, lake), asked, partial(read_claims, lake))
     return _with_decimal_digits([_typed(group, found) for group in groups], changes)
 
 

@@ -10,8 +10,6 @@ from functools import cached_property, partial
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.claims import read_claims
-from cdc_pipeline.dialects.contents import read_raw_batches
 from cdc_pipeline.gaps import Gap
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
@@ -206,19 +204,18 @@ class CutPlanner:
         return ended_tables(self.lake, database, self.published, self.window.cut_id, routed)
 
     def _groups(self, rows: CutRows) -> list[RowGroup]:
-        raw, claims = partial(read_raw_batches, self.lake), partial(read_claims, self.lake)
         few = is_small(self.published.pending + self.progress.new_row_changes)
-        return with_types(rows.group(with_text_bytes=few), raw, rows.changes, self._mirror, claims)
+        return with_types(rows.group(with_text_bytes=few), self.lake, rows.changes, self._mirror)
 
     def _known_gaps(
         self, ddl: CutStatements, late: LateChanges, rows: CutRows, groups: Iterable[RowGroup]
     ) -> dict[TableName, tuple[Gap, ...]]:
         """The gaps that tables get from their records, whatever the plan is."""
-        gaps = dead_letter_gaps(self.lake, self.window, self._selection)
-        more = [*((breach.name, breach.gap) for breach in late.breaches), *ddl.late_gaps()]
-        more += [(name, gap) for name, own in rows.gaps.items() for gap in own]
-        more += contradiction_gaps(groups)
-        for name, gap in more:
+        found = dead_letter_gaps(self.lake, self.window, self._selection)
+        found += [*((breach.name, breach.gap) for breach in late.breaches), *ddl.late_gaps()]
+        found += [*rows.gaps, *contradiction_gaps(groups)]
+        gaps: dict[TableName, tuple[Gap, ...]] = {}
+        for name, gap in found:
             gaps[name] = (*gaps.get(name, ()), gap)
         for former, name in self._renamed(name for name in gaps if self._mirror(name) is None).items():
             gaps[name] = (*gaps.get(name, ()), *gaps[former])

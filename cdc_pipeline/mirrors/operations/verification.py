@@ -11,14 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from functools import cached_property, partial
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.claims import read_claims
-from cdc_pipeline.dialects.contents import read_raw_batches
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.gaps import Gap, GapKind
@@ -225,8 +223,7 @@ class _Tables:
         return live_rows(mirror, keeps_deleted=former.keeps_deleted)
 
     def _table(self, key: TableName, state: MirrorState) -> ChainTable:
-        raw, claims = partial(read_raw_batches, self.lake), partial(read_claims, self.lake)
-        groups = with_types(self.groups[key], raw, self.rows.changes, lambda _: state, claims)
+        groups = with_types(self.groups[key], self.lake, self.rows.changes, lambda _: state)
         sent = {name.lower(): name for group in groups for name in group.columns}
         spelled = {name: sent.get(name.lower(), name) for name in state.schema.column_names}
         own = state.key_columns(self.settings.keys)

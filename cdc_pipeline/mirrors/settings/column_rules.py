@@ -150,12 +150,6 @@ class ColumnRules:
         """JSON with the `mask_key` instead of the salt."""
         return _RULES_JSON.to_json((self, self.mask_key))
 
-    @staticmethod
-    def from_json(text: str, salt: str = "") -> ColumnRules:
-        """The rules of `to_json`. Raises MaskSaltError if they were stored with another salt."""
-        rules, mask_key = _RULES_JSON.from_json(text)
-        return rules.with_salt(salt, mask_key)
-
 
 _RULES_JSON = StoredJson(tuple[ColumnRules, str])
 
