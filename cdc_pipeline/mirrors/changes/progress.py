@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.control_tables import newest_version, read_maxima, read_rows
 from cdc_pipeline.lake.delta import committed_version
 from cdc_pipeline.lake.file_statistics import Condition
@@ -327,11 +326,9 @@ def window_between(first: PublishedCut, last: PublishedCut) -> Window:
 def require_tsos_as_before(lake: Lake, published: PublishedCut, streams: StreamProgress) -> None:
     """Raises LakeError if the stream has TSOs and the cuts so far have none: their ends would not be comparable."""
     if streams.has_tsos and published.ends:
-        name = lake.paths.pipeline
-        raise LakeError(
-            f"the stream has TSOs now, and the cuts so far have none. Nothing was changed. Run {name}_rebuild without "
-            "`tables`, once each partition has a watermark",
-            pipeline=name,
+        raise lake.error(
+            "the stream has TSOs now, and the cuts so far have none. Nothing was changed. Run "
+            f"{lake.paths.pipeline}_rebuild without `tables`, once each partition has a watermark"
         )
 
 

@@ -21,13 +21,7 @@ from cdc_pipeline.mirrors.merge.baseline_rows import baseline_changes, baseline_
 from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
 from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.merge.masked_values import folded_images, masked_cells, with_masks
-from cdc_pipeline.mirrors.merge.merge_rows import (
-    Merged,
-    append_rows,
-    count_unknown_rows,
-    merge_keyed,
-    merge_keyless,
-)
+from cdc_pipeline.mirrors.merge.merge_rows import Merged, append_rows, count_unknown_rows, merge_keyed, merge_keyless
 from cdc_pipeline.mirrors.merge.net_changes import NetRows
 from cdc_pipeline.mirrors.merge.rewrite_rows import rewrite_keyed, rewrite_keyless
 from cdc_pipeline.mirrors.merge.row_entries import RowSet

@@ -131,11 +131,7 @@ def _last_images(entries: DataFrame, order: Column, *more: Column) -> DataFrame:
         _by_identity(entries)
         .agg(last, *more)
         .withColumns(
-            {
-                "replaces_row": F.lit(True),
-                "moved": F.lit(False),
-                "key_only_since": F.expr(_NO_ROW)["key_only_since"],
-            }
+            {"replaces_row": F.lit(True), "moved": F.lit(False), "key_only_since": F.expr(_NO_ROW)["key_only_since"]}
         )
     )
 
