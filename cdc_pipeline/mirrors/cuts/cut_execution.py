@@ -254,10 +254,8 @@ class CutExecution:
         present = [mirror for mirror, step in touched.values() if not isinstance(step, DropMirror)]
         present += (mirror for mirror in marked if key(mirror.name) not in quarantined)
 
-        def current_entry(mirror: MirrorState) -> MirrorEntry | None:
-            return mirror_entry(self.lake, mirror.name, mirror.folder(self.lake.paths))
-
-        found = map_in_threads(self.lake.spark, current_entry, present, self.threads)
+        places = [(mirror.name, mirror.folder(self.lake.paths)) for mirror in present]
+        found = map_in_threads(self.lake.spark, lambda place: mirror_entry(self.lake, *place), places, self.threads)
         entries = {entry.name: entry for entry in published_entries(self.published, self.lake.paths)}
         entries = {name: entry for name, entry in entries.items() if entry.mirror_id not in touched}
         entries.update({entry.name: entry for entry in found if entry is not None})

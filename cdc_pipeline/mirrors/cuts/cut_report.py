@@ -180,25 +180,16 @@ def publish(
         "superseded": report.totals.superseded,
         "held_by": report.streams.held_by,
         "heartbeats": dict(report.streams.heartbeats),
-        **_table_fields(report, lake.paths),
-    }
-    append_cut(lake, window.cut_id, row, note)
-
-
-def _table_fields(report: CutReport, paths: LakePaths) -> dict[str, object]:
-    """The mirrors with their versions, those that the cut changed, and the tables that wait or were breached."""
-    return {
+        # with their versions
         "mirrors": [
             (
-                entry.name.database,
-                entry.name.table,
-                entry.mirror_id,
-                entry.path.removeprefix(f"{paths.home}/"),
-                entry.version,
-                entry.rows,
-                entry.columns,
-                list(entry.gaps),
-                entry.keeps_deleted,
+                *(
+                    entry.name.database,
+                    entry.name.table,
+                    entry.mirror_id,
+                    entry.path.removeprefix(f"{lake.paths.home}/"),
+                ),
+                *(entry.version, entry.rows, entry.columns, list(entry.gaps), entry.keeps_deleted),
             )
             for entry in report.mirrors
         ],
@@ -212,3 +203,4 @@ def _table_fields(report: CutReport, paths: LakePaths) -> dict[str, object]:
             for table in report.held
         ],
     }
+    append_cut(lake, window.cut_id, row, note)

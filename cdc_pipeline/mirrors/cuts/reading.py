@@ -92,7 +92,11 @@ def read_cut(spark: SparkSession, lake: str | Path, pipeline: str, tso: int | No
         raise handle.error(f"no cut is at or below the TSO {tso}: {found}")
     entries = published_entries(cut, handle.paths)
     paths = mirror_paths(handle, entries)
-    versions = _readable_versions(handle, entries, paths, newest)
+    unchanged = set() if is_begun(handle, newest) else {(row["mirror_id"], row["version"]) for row in newest.mirrors}
+    versions = {
+        mirror_id: version_with_rows(handle, path, version, is_unchanged=(mirror_id, version) in unchanged)
+        for mirror_id, path, version in ((one.mirror_id, paths[one.mirror_id], one.version) for one in entries)
+    }
     if lost := [str(entry.name) for entry in entries if versions[entry.mirror_id] is None]:
         remedy = (
             "read a newer cut"
@@ -123,22 +127,14 @@ def _begin_later(lake: Lake, cut: PublishedCut) -> dict[TableName, int]:
     return {name: at for name, at in begins if at >= cut.resolved_tso}
 
 
-def _readable_versions(
-    lake: Lake, entries: Iterable[MirrorEntry], paths: Mapping[str, str], newest: PublishedCut
-) -> dict[str, int | None]:
-    """Mirror id → the Delta version with the mirror's rows at the cut; None if they cannot be read any more.
+def version_with_rows(lake: Lake, path: str, version: int, *, is_unchanged: bool) -> int | None:
+    """The Delta version with the rows that a mirror had at `version`; None if they cannot be read any more.
 
-    `newest`: the newest cut. A mirror that has not changed since can be read as it is now.
+    `is_unchanged`: the mirror has the same rows now, though OPTIMIZE may have replaced their files.
     """
-    unchanged = set() if is_begun(lake, newest) else {(row["mirror_id"], row["version"]) for row in newest.mirrors}
-    found: dict[str, int | None] = {}
-    for entry in entries:
-        path = paths[entry.mirror_id]
-        version = readable_version(lake.spark, path, entry.version)
-        if version is None and (entry.mirror_id, entry.version) in unchanged:
-            state = table_state(lake.spark, path)
-            version = None if state is None else state.version
-        found[entry.mirror_id] = version
+    found = readable_version(lake.spark, path, version)
+    if found is None and is_unchanged and (state := table_state(lake.spark, path)) is not None:
+        return state.version
     return found
 
 

@@ -101,7 +101,8 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
         schema = None
     else:
         schema = _new_schema(table, step)
-        if any(_is_widened(origin, step) for origin in kept):
+        types = [(origin.before, origin.after) for origin in kept]
+        if any(old is not None and step.before.column_type(old) != step.state.column_type(new) for old, new in types):
             features["delta.enableTypeWidening"] = "true"
     row_gaps = row_gaps_after_alter(table, _names_after(step, kept))
     properties = {**step.state.properties(), **features, **row_gaps}
@@ -144,10 +145,6 @@ def _reads_old_files(origin: ColumnOrigin) -> bool:
     assert origin.before is not None
     old, new = spark_type(origin.before.type), spark_type(origin.after.type)
     return old == new or widens(old, new)
-
-
-def _is_widened(origin: ColumnOrigin, step: ChangeColumns) -> bool:
-    return origin.before is not None and step.before.column_type(origin.before) != step.state.column_type(origin.after)
 
 
 def _has_datetime(step: ChangeColumns) -> bool:

@@ -93,11 +93,8 @@ def _fill_partition(session: SparkSession, context: StepContext, step: ExchangeR
         f"{step.description}: {strangers} row(s) that do not belong to the partition came in (WITHOUT VALIDATION); the "
         "mirror treats them as rows of other partitions"
     )
-    gaps = (
-        *_partition_gaps(doubtful, step.description),
-        *((Gap(GapKind.UNSURE_PARTITION, detail),) if strangers else ()),
-    )
-    context.add_gaps(gaps, context.commits.for_gaps(_ROWS))
+    strange = (Gap(GapKind.UNSURE_PARTITION, detail),) if strangers else ()
+    context.add_gaps((*_partition_gaps(doubtful, step.description), *strange), context.commits.for_gaps(_ROWS))
     _replace_rows(session, context.path, arriving, deleted, context.commits(_ROWS))
 
 

@@ -134,7 +134,9 @@ class MirrorReplacer:
             # a cut that follows a rebuild which died here takes the mirror as it is
             properties = new.properties | row_gaps(new, UNFINISHED)
             kept = {key: text for key, text in properties.items() if not key.startswith("delta.columnMapping.max")}
-            create_table(spark, path, self.commit, schema=_plain_schema(new), properties=kept)
+            # without the column mapping ids of the other table
+            schema = StructType([StructField(field.name, field.dataType) for field in new.schema.fields])
+            create_table(spark, path, self.commit, schema=schema, properties=kept)
             mirror_id = new.properties["cdc.mirror_id"]
         else:
             mirror_id = now.properties["cdc.mirror_id"]
@@ -155,11 +157,6 @@ def _compared_state(table: TableState) -> tuple[object, ...]:
     # the name too: an abandoned cut may have renamed the mirror
     masks, referencing = (state.masks, state.mask_key), set(state.referencing)
     return (state.name, state.schema, state.inferred, state.gaps, masks, sources, state.computed, referencing)
-
-
-def _plain_schema(table: TableState) -> StructType:
-    """The columns without the column mapping ids of their table."""
-    return StructType([StructField(field.name, field.dataType) for field in table.schema.fields])
 
 
 def content_hash(frame: DataFrame, without: frozenset[str] = frozenset()) -> str:

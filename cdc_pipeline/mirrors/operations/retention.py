@@ -21,7 +21,6 @@ from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import GapKind
 from cdc_pipeline.lake.control_tables import read_rows, read_sums
 from cdc_pipeline.lake.delta import Commit, commit_session, committed_version, table_state
-from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import remove_folder
 from cdc_pipeline.lake.table_copies import copy_version
@@ -38,6 +37,7 @@ from cdc_pipeline.lake.tables.kept_cuts import (
 from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, cut_with_id, published_cut, window_between
 from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.cuts.reading import version_with_rows
 from cdc_pipeline.mirrors.model.state import mirror_state
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import totals
@@ -90,10 +90,7 @@ def keep_newest_cut(lake: Lake, run_id: str, report: Callable[[str], None], now:
         )
         return []
     for entry in entries:
-        # OPTIMIZE may have replaced the files of the cut's version, with the same rows
-        version = readable_version(lake.spark, entry.path, entry.version)
-        if version is None and (state := table_state(lake.spark, entry.path)) is not None:
-            version = state.version
+        version = version_with_rows(lake, entry.path, entry.version, is_unchanged=True)
         target = lake.paths.kept_mirror(entry.mirror_id, entry.version)
         copy_version(lake.spark, entry.path, target, entry.version if version is None else version)
     found = KeptCut(published.cut_id, _covered_batch(lake, published), now)
