@@ -58,8 +58,9 @@ def backfill_columns(context: StepContext, step: ChangeColumns, rewritten: Set[s
                 value, doubtful = _value(column, step, context.time_zone)
             except ValueError as error:
                 gaps.append(_unknown(column, step, error))
-            else:
-                values |= {} if value is None else {column.name: (value, doubtful)}
+                continue
+            if value is not None:
+                values[column.name] = value, doubtful
         remaining = [column for column in remaining if column not in ready]
         if values and not is_committed(context.spark, context.path, commits(_FIRST + part)):
             doubts = _doubts(context, values, step)
