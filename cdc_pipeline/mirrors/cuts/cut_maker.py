@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -111,13 +112,11 @@ class CutMaker:
         with small_query(self.lake.spark, execution.expected_rows):
             planner = CutPlanner(self.lake, self.settings, window, published, streams, self.permitted, self.report)
             planned, rows = planner.plan()
-        try:
+        with contextlib.closing(rows):
             with small_query(self.lake.spark, 1):
                 stored = store_plan(self.lake, planned, self.run_id)
             if stored is planned:
                 return execution.run(planned, rows, resumed=False)
-        finally:
-            rows.close()
         self.report(f"another run began cut {window.cut_id} first: executing that run's plan")
         return self._resume(stored, published, streams)
 
@@ -127,10 +126,8 @@ class CutMaker:
         execution = self._execution(published, streams)
         with small_query(self.lake.spark, execution.expected_rows):
             rows = CutRows(self.lake, begun.window, begun.settings.selection, begun.row_selection)
-        try:
+        with contextlib.closing(rows):
             return execution.run(begun, rows, resumed=True)
-        finally:
-            rows.close()
 
     def _execution(self, published: PublishedCut, streams: StreamProgress) -> CutExecution:
         return CutExecution(

@@ -7,6 +7,7 @@ wrong place, or was written past the binlog.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -126,14 +127,11 @@ class Verifier:
         last_statements = {name: event for event in events for name in event.names()}
         entries = published_entries(published, self.lake.paths)
         chosen = {selection.key(entry.name): entry for entry in entries if names is None or entry.name in set(names)}
-        rows = CutRows(self.lake, window, selection, RowSelection())
-        try:
+        with contextlib.closing(CutRows(self.lake, window, selection, RowSelection())) as rows:
             before = window.rows_before(rows.log)
             tables = _Tables(self.lake, self.settings, start, published, before, rows, last_statements)
             keys = sorted(chosen.keys() & tables.groups.keys(), key=lambda key: chosen[key].name)
             return {chosen[key].name: tables.verified(key, chosen[key]) for key in keys}
-        finally:
-            rows.close()
 
 
 def _contradiction(state: MirrorState | None) -> Gap | None:
