@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.delta import TableState, table_state
 from cdc_pipeline.lake.file_statistics import find_batch_files
 from cdc_pipeline.lake.paths import LakePaths, is_for_delta_rs
@@ -53,9 +54,14 @@ class Lake:
         rows = self.spark.read.schema(files.schema).parquet(*files.paths)
         return rows.where(of_batches) if files.has_others else rows  # a condition less to compile for each batch
 
-    def read_path(self, path: str) -> DataFrame:
-        """The rows of the Delta table at `path`, such as a mirror's."""
-        return self.spark.read.format("delta").load(path)
+    def read_path(self, path: str, version: int | None = None) -> DataFrame:
+        """The rows of the Delta table at `path`, such as a mirror's. `version`: None: the newest."""
+        reader = self.spark.read.format("delta")
+        return (reader if version is None else reader.option("versionAsOf", version)).load(path)
+
+    def error(self, message: str) -> LakeError:
+        """The error to raise if the lake is not as expected; it names the pipeline."""
+        return LakeError(message, pipeline=self.paths.pipeline)
 
     def state(self, table: str) -> TableState | None:
         """Metadata of one of `paths.OWN_TABLES`; None if it does not exist."""

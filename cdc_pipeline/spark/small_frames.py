@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
@@ -74,6 +74,12 @@ def _to_arrow(value: Any, type_: DataType) -> Any:
     if isinstance(type_, MapType):
         return [(_to_arrow(key, type_.keyType), _to_arrow(part, type_.valueType)) for key, part in value.items()]
     return value
+
+
+def totals(frame: DataFrame, *columns: Column) -> Row:
+    """The one row of these aggregates over all rows."""
+    (row,) = frame.agg(*columns).collect()
+    return row
 
 
 def is_small(rows: int) -> bool:

@@ -44,10 +44,10 @@ def broken(*tables: str, error: type[BaseException] = BrokenError) -> Iterator[N
     """Makes each merge into the mirrors of these names fail."""
     apply = RowMerger.apply
 
-    def fails(self: RowMerger, path: str, step: Any, *others: Any) -> Any:
+    def fails(self: RowMerger, context: Any, step: Any, *others: Any) -> Any:
         if step.state.name.table in tables:
             raise error(f"rows of {step.state.name.table} cannot be merged")
-        return apply(self, path, step, *others)
+        return apply(self, context, step, *others)
 
     with patch.object(apply_rows.RowMerger, "apply", fails):
         yield

@@ -1,5 +1,4 @@
 """Which row changes and statements a cut applies, in which order: new, late, redelivered, pending.
 
-Imports `deliveries`, `settings` and `model`. Planning, merge, cuts and operations import it. Plans nothing and writes to no
-mirror.
+Imports `settings` and `model`. Planning, merge, cuts and operations import it. Plans nothing and writes to no mirror.
 """

@@ -36,6 +36,7 @@ from cdc_pipeline.mirrors.changes.deliveries import (
 )
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.spark.small_frames import totals
 
 _CHANGE = ("database", "table", "op", "time", "images")
 """Equal in all copies of a change. `time`: `commit_ts` if it is a TSO in all of them or the number of DataWorks, else `es`.
@@ -88,8 +89,7 @@ def find_copies(
     equal = equal.withColumn("time", F.when(all_exact, F.col("commit_ts")).otherwise(F.col("time"))).drop("commit_ts")
     equal = equal.localCheckpoint()  # the steps below read these several times
     bounds = F.min("batch_id").alias("oldest"), F.min("ts").alias("ts"), F.max("exact_ts").alias("exact")
-    span = equal.agg(*bounds).first()
-    assert span is not None
+    span = totals(equal, *bounds)
     decoded = F.col("batch_id").between(span["oldest"], window.last_batch)
     # batches of Canal are compared over the whole topic, the rows of other encoders by table
     canal, streams = has_trait(Trait.IN_LOG_ORDER), [*PARTITION, "database", "table"]
@@ -98,22 +98,22 @@ def find_copies(
     known = (F.col("batch_id") <= window.last_batch) & (decoded | (F.col("ts") >= (span["ts"] or 0) - RESENT_MS))
     near = [frame.where(known & canal).join(topics, ["topic"], "left_semi") for frame in (log, table("ddl_history"))]
     others = log.where(decoded & ~canal).join(tables_of, streams, "left_semi")
-    records = sent_records(near[0].unionByName(others), near[1]).withColumn("is_late", F.lit(False))
+    records = sent_records(near[0].unionByName(others), near[1])
     if span["exact"]:
         records = _with_lateness(records, table("watermarks").where(F.col("batch_id") <= window.last_batch))
     records = with_deliveries(records)
     found = records.select(*ROW_POSITION, "is_late", "delivery", "pauses", "waits", "is_behind", "ahead", "reach")
     rows = _numbered(equal.join(found, list(ROW_POSITION))).localCheckpoint()
-    return _copies(rows), _gaps(rows)
+    return rows.where("nth > 1 OR (is_surplus AND is_covered)").select(*ROW_POSITION), _gaps(rows)
 
 
 def _applied_since(changes: DataFrame, log: DataFrame, window: Window) -> DataFrame | None:
     """The rows of earlier cuts that Canal or DataWorks may have sent again with a new clock: none is older upstream than
     the oldest of `changes`. What TiCDC resends has its former time and is late."""
-    found = changes.where("at <> commit_ts").agg(F.min("commit_ts").alias("oldest")).first()
-    if found is None or found["oldest"] is None:
+    (oldest,) = totals(changes.where("at <> commit_ts"), F.min("commit_ts"))
+    if oldest is None:
         return None
-    return window.rows_before(log).where((F.col("at") != F.col("commit_ts")) & (F.col("commit_ts") >= found["oldest"]))
+    return window.rows_before(log).where((F.col("at") != F.col("commit_ts")) & (F.col("commit_ts") >= oldest))
 
 
 def _with_lateness(records: DataFrame, watermarks: DataFrame) -> DataFrame:
@@ -158,10 +158,6 @@ def _numbered(rows: DataFrame) -> DataFrame:
     # a long transaction of a binlog, too, has an older `es` than the rows before it
     is_covered = F.expr("NOT is_behind OR is_retry") & (F.shiftright("first.reach", unified.TSO_SHIFT) > F.col("time"))
     return rows.withColumns({"is_surplus": is_later & (F.col("ordinal") > most), "is_covered": is_covered})
-
-
-def _copies(rows: DataFrame) -> DataFrame:
-    return rows.where("nth > 1 OR (is_surplus AND is_covered)").select(*ROW_POSITION)
 
 
 def _gaps(rows: DataFrame) -> dict[TableName, Gap]:

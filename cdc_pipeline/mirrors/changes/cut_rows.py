@@ -18,8 +18,10 @@ from cdc_pipeline.mirrors.changes.row_groups import RowGroup, row_groups
 from cdc_pipeline.mirrors.changes.segments import ColumnsOf, Evidence, find_evidence, with_segments
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
+from cdc_pipeline.spark.small_frames import totals
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class RowSelection:
 class CutRows:
     """The row changes of a cut. Caches DataFrames until `close`.
 
+    - `log`: `change_log` with the names of mirrors
     - `delivered`: the row changes in the window
     - `copies`: the positions (`ROW_POSITION`) of those that were sent before; None if there are none
     - `changes`: the others, with `segment`
@@ -49,23 +52,22 @@ class CutRows:
     - `counted`: how many `delivered` has, and Kafka's timestamp of the newest; None if planning has not seen it
     - `text_bytes`: the size of the texts of `changes`; None if planning has not asked for it
 
-    `log` is `change_log` with the names of mirrors, `inside` its rows in the window. `columns_of`: given while planning.
+    `columns_of`: given while planning.
     """
 
     def __init__(
         self,
-        window: Window,
-        selection: RowSelection,
-        log: DataFrame,
-        inside: DataFrame,
         lake: Lake,
-        *,
+        window: Window,
+        tables: TableSelection,
+        selection: RowSelection,
         columns_of: ColumnsOf | None = None,
     ) -> None:
-        self._window, self._log, self._lake = window, log, lake
+        self._window, self._lake = window, lake
+        self.log = tables.selected(lake.read("change_log"))
         self.doubts: dict[Position, Gap] = {}
-        self.gaps: dict[TableName, tuple[Gap, ...]] = {}
-        self.delivered = inside.persist()
+        self.gaps: list[tuple[TableName, Gap]] = []
+        self.delivered = tables.selected(window.read_changes(lake)).persist()
         self._cached: list[DataFrame] = []
         self.copies: DataFrame | None = None
         self.counted: tuple[int, datetime | None] | None = None
@@ -95,10 +97,15 @@ class CutRows:
     def count(self) -> tuple[int, datetime | None]:
         """`counted`, if necessary by a query."""
         if self.counted is None:
-            row = self.delivered.agg(F.count("*"), F.max("timestamp")).first()
-            assert row is not None
-            self.counted = row[0], row[1]
+            changes, newest = totals(self.delivered, F.count("*"), F.max("timestamp"))
+            self.counted = changes, newest
         return self.counted
+
+    def count_copies(self) -> int:
+        """How many `delivered` were sent before."""
+        if self.copies is None:
+            return 0
+        return self.delivered.join(self.copies, list(ROW_POSITION), "left_semi").count()
 
     def drop_copies(self, tables: Collection[TableName]) -> bool:
         """Removes the copies in these tables too, whose mirrors may have no key. Returns whether there are any."""
@@ -111,13 +118,12 @@ class CutRows:
         # with TSOs only rows without a key can be copies
         if not tables and window.resolved_tso and not has_keyless_rows(self._lake, window.after_tso, window.last_batch):
             return changes
-        found = find_copies(changes, self._log, self._lake.read, window, tables)
+        found = find_copies(changes, self.log, self._lake.read, window, tables)
         if found is None:
             return changes
         copies, gaps = found[0].persist(), found[1]
         self._cached.append(copies)
-        for name, gap in gaps.items():
-            self.gaps[name] = (*self.gaps.get(name, ()), gap)
+        self.gaps += gaps.items()
         self.copies = copies if self.copies is None else self.copies.unionByName(copies)
         return changes.join(copies, list(ROW_POSITION), "left_anti")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -22,35 +20,27 @@ _SHOWN = 100
 """Characters of a rejected value in `reason`."""
 
 
-def dead_letter_gaps(lake: Lake, window: Window, selection: TableSelection) -> dict[TableName, tuple[Gap, ...]]:
+def dead_letter_gaps(lake: Lake, window: Window, selection: TableSelection) -> list[tuple[TableName, Gap]]:
     """The gaps of tables whose records became dead letters while this cut's batches were decoded."""
     path = lake.paths.table("dead_letters")
     newest = committed_version(lake.spark, path, lake.paths.app_id("dead_letters"))
     if newest is not None and newest <= window.after_batch:
-        return {}
+        return []
     dead_letters = selection.selected(lake.read_path(path))
     new = dead_letters.where(F.col("batch_id").between(window.after_batch + 1, window.last_batch))
     with_table = new.where((F.col("rule") != VALUE_HAS_TYPE) & (F.coalesce("table", F.lit("")) != ""))
     rows = (
         with_table.groupBy("database", "table", "rule")
-        .agg(
-            F.count("*").alias("count"),
-            F.min(F.struct(*BATCH_POSITION)).alias("first"),
-        )
+        .agg(F.count("*").alias("count"), F.min(F.struct(*BATCH_POSITION)).alias("first"))
         .orderBy("database", "table", "rule")
         .collect()
     )
-    gaps = defaultdict(list)
+    gaps = []
     for row in rows:
-        first = row["first"]
-        gaps[TableName(row["database"] or "", row["table"])].append(
-            Gap(
-                GapKind.DEAD_LETTERS,
-                f"{row['count']} record(s) are dead letters of rule {row['rule']}, "
-                f"the first at {Position(first['topic'], first['partition'], first['offset'])}",
-            )
-        )
-    return {name: tuple(found) for name, found in gaps.items()}
+        first = Position(*(row["first"][name] for name in POSITION))
+        detail = f"{row['count']} record(s) are dead letters of rule {row['rule']}, the first at {first}"
+        gaps.append((TableName(row["database"] or "", row["table"]), Gap(GapKind.DEAD_LETTERS, detail)))
+    return gaps
 
 
 def value_dead_letters(rows: DataFrame, state: MirrorState, raw: DataFrame) -> DataFrame:
@@ -68,11 +58,7 @@ def value_dead_letters(rows: DataFrame, state: MirrorState, raw: DataFrame) -> D
             F.concat_ws("; ", F.transform("bad", _reason)).alias("reason"),
         )
         .join(raw, list(POSITION))
-        .select(
-            *BATCH_POSITION,
-            "timestamp",
-            *("rule", "database", "table", "column", "reason", "key", "value"),
-        )
+        .select(*BATCH_POSITION, "timestamp", "rule", "database", "table", "column", "reason", "key", "value")
     )
 
 

@@ -44,23 +44,21 @@ def image_hash(*images: str) -> Column:
     parts: list[Column] = []
     for image in images:
         entries = F.array_sort(F.map_entries(image))
-        parts += [F.col(image).isNull(), F.transform(entries, _with_null_flag)]
+        # `xxhash64` skips NULLs: without the flag {a: null, b: x} and {a: x, b: null} could have the same hash
+        flagged = F.transform(entries, lambda entry: F.struct(entry["key"], entry["value"].isNull(), entry["value"]))
+        parts += [F.col(image).isNull(), flagged]
     return F.xxhash64(*parts)
 
 
-def _with_null_flag(entry: Column) -> Column:
-    """`xxhash64` skips NULLs: without the flag {a: null, b: x} and {a: x, b: null} could have the same hash."""
-    return F.struct(entry["key"], entry["value"].isNull(), entry["value"])
-
-
 def sent_records(log: DataFrame, statements: DataFrame) -> DataFrame:
-    """One row per row change and statement: its position, times, `dialect` and table."""
+    """One row per row change and statement: its position, times, `dialect` and table, and `is_late` false."""
     rows = log.select(*_SENT, *source_columns(log), "row")
-    return rows.unionByName(statements.select(*_SENT, F.lit(0).alias("row")), allowMissingColumns=True)
+    both = rows.unionByName(statements.select(*_SENT, F.lit(0).alias("row")), allowMissingColumns=True)
+    return both.withColumn("is_late", F.lit(False))
 
 
 def with_deliveries(records: DataFrame) -> DataFrame:
-    """Adds, to columns of `sent_records` and `is_late`:
+    """Adds, to columns of `sent_records`:
 
     - `delivery` array: equal for records of one delivery of a table in its partition, pauses aside. Its last number counts
       the deliveries that only `es` shows

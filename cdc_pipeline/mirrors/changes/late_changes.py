@@ -22,6 +22,7 @@ from cdc_pipeline.mirrors.changes.deliveries import PARTITION, RESENT_MS, RESTAR
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import BATCH_POSITION, Position
+from cdc_pipeline.spark.small_frames import totals
 
 _CHANGE = ("database", "table", "commit_ts", "op", "row_identity")
 
@@ -56,11 +57,6 @@ class LateChanges:
     breaches: tuple[Breach, ...]
     """One per table."""
 
-    @property
-    def new_changes(self) -> int:
-        """The number of late changes that are no redeliveries."""
-        return sum(breach.changes for breach in self.breaches)
-
 
 NO_LATE_CHANGES = LateChanges(0, ())
 
@@ -69,8 +65,7 @@ def late_changes(window: Window, log: DataFrame) -> LateChanges:
     """Counts the late changes of the new batches."""
     late = window.late_rows(log)
     times = F.min("commit_ts").alias("first"), F.max("commit_ts").alias("last"), F.min("at").alias("first_at")
-    counts = late.agg(F.count("*").alias("changes"), *times).first()
-    assert counts is not None
+    counts = totals(late, F.count("*").alias("changes"), *times)
     if not counts["changes"]:
         return NO_LATE_CHANGES
     log = log.where(F.col("batch_id") <= window.after_batch)

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.control_tables import newest_version, read_maxima, read_rows
 from cdc_pipeline.lake.delta import committed_version
 from cdc_pipeline.lake.file_statistics import Condition
@@ -40,13 +39,13 @@ class StreamProgress:
     """How far the streams of the decoded batches are."""
 
     last_batch: int
-    has_tsos: bool
+    has_tsos: bool = False
     """Whether a record with a TSO was decoded. If so, mirrors advance by watermarks only."""
-    resolved_tso: int | None
+    resolved_tso: int | None = None
     """The minimum, over all (topic, partition), of the newest watermark. None while a partition has no watermark."""
-    held_by: str | None
+    held_by: str | None = None
     """The partition (`topic/partition`) of that minimum."""
-    without_watermark: tuple[str, ...]
+    without_watermark: tuple[str, ...] = ()
     """The partitions without a watermark."""
     newest_tso: int | None = None
     """The newest watermark of any partition."""
@@ -146,7 +145,7 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     batches = read_rows(lake, "batches", ("batch_id", ">=", published.last_batch), columns=_BATCH_COLUMNS)
     newest_batch = max(batches, key=itemgetter("batch_id"), default=None)
     if newest_batch is None:
-        return StreamProgress(published.last_batch, False, None, None, (), heartbeats=published.heartbeats)
+        return StreamProgress(published.last_batch, heartbeats=published.heartbeats)
     new = [batch for batch in batches if batch["batch_id"] > published.last_batch]
     tso = published.resolved_tso
     least: list[Condition] = [] if tso is None else [("watermark_ts", ">=", tso)]
@@ -170,9 +169,7 @@ def read_progress(lake: Lake, published: PublishedCut = NO_CUT) -> StreamProgres
     found = StreamProgress(
         newest_batch["batch_id"],
         exact,
-        None,
-        None,
-        waiting,
+        without_watermark=waiting,
         new_row_changes=sum(batch["row_changes"] for batch in new),
         new_span=(min(one["oldest_at"] for one in spans), max(one["newest_at"] for one in spans)) if spans else None,
         heartbeats={topic: ms for topic, ms in heartbeats.items() if topic not in ended},
@@ -317,17 +314,21 @@ def _held_table(row: Mapping[str, Any]) -> HeldTable:
     return HeldTable(name, cause, row["commit_ts"], row["rows"], row["error"])
 
 
-# ---- the next cut
+# ---- windows
+
+
+def window_between(first: PublishedCut, last: PublishedCut) -> Window:
+    """What the cuts after `first` have applied, up to `last`."""
+    tsos, batches = (first.resolved_tso, last.resolved_tso), (first.last_batch, last.last_batch)
+    return Window(last.cut_id, *tsos, *batches, first.ends, last.ends)
 
 
 def require_tsos_as_before(lake: Lake, published: PublishedCut, streams: StreamProgress) -> None:
     """Raises LakeError if the stream has TSOs and the cuts so far have none: their ends would not be comparable."""
     if streams.has_tsos and published.ends:
-        name = lake.paths.pipeline
-        raise LakeError(
-            f"the stream has TSOs now, and the cuts so far have none. Nothing was changed. Run {name}_rebuild without "
-            "`tables`, once each partition has a watermark",
-            pipeline=name,
+        raise lake.error(
+            "the stream has TSOs now, and the cuts so far have none. Nothing was changed. Run "
+            f"{lake.paths.pipeline}_rebuild without `tables`, once each partition has a watermark"
         )
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.claims import read_claims
+from cdc_pipeline.dialects.contents import read_raw_batches
 from cdc_pipeline.dialects.message_types import MessageTypes, read_message_types
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, trait_sql
 from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.model.source_tables import SPELLED, source_columns
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.ddl.column_types import type_or_text
@@ -66,6 +70,13 @@ _IS_UNSURE = (
 )
 
 
+_AS_QUERIED = (
+    *("segment", "changes", "dialect", "has_after", "is_insert", "handle_key_only", "bare_updates", "unsure_updates"),
+    *("newest", "text_bytes", "oldest_es"),
+)
+"""Fields of RowGroup that have their value in the query."""
+
+
 def text_bytes(image: str) -> str:
     """SQL: the size of the texts of an image, 0 if it is NULL."""
     return f"coalesce(aggregate(map_values({image}), 0L, (n, text) -> n + coalesce(octet_length(text), 0)), 0L)"
@@ -86,9 +97,9 @@ def row_groups(changes: DataFrame, *, with_text_bytes: bool = False) -> list[Row
             "segment",
             *source,
             "dialect",
-            F.col("after").isNotNull().alias("images"),
-            (F.col("op") == "INSERT").alias("inserts"),
-            "only_key",
+            F.col("after").isNotNull().alias("has_after"),
+            (F.col("op") == "INSERT").alias("is_insert"),
+            F.col("only_key").alias("handle_key_only"),
             F.map_keys(image).alias("columns"),
         )
         .agg(
@@ -102,58 +113,41 @@ def row_groups(changes: DataFrame, *, with_text_bytes: bool = False) -> list[Row
             F.min_by(SPELLED, place).alias("first_spelled"),
             F.collect_set(SPELLED).alias("spelled"),
             F.max("timestamp").alias("newest"),
-            F.min("es").alias("oldest_es"),
+            F.coalesce(F.min("es"), F.lit(0)).alias("oldest_es"),
             size.alias("text_bytes"),
         )
-        .orderBy("database", "table", "segment", "first", F.desc("images"), F.desc("inserts"))
+        .orderBy("database", "table", "segment", "first", F.desc("has_after"), F.desc("is_insert"))
         .collect()
     )
     return [
         RowGroup(
             name=TableName(row["database"], row["table"]),
-            segment=row["segment"],
             columns=tuple(row["columns"]),
             key_names=tuple(row["key_names"] or ()),
-            changes=row["changes"],
-            dialect=row["dialect"],
-            has_after=row["images"],
-            is_insert=row["inserts"],
-            handle_key_only=row["only_key"],
-            bare_updates=row["bare_updates"],
-            unsure_updates=row["unsure_updates"],
             position=tuple(row["first"][1:]),
             last_position=tuple(row["last"][1:]),
             source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,
-            newest=row["newest"],
-            text_bytes=row["text_bytes"],
-            oldest_es=row["oldest_es"] or 0,
             spelled=tuple(dict.fromkeys(TableName(*name) for name in (row["first_spelled"], *row["spelled"]))),
+            **{name: row[name] for name in _AS_QUERIED},
         )
         for row in rows
     ]
 
 
 def with_types(
-    groups: list[RowGroup],
-    raw: Callable[[int, int], DataFrame],
-    changes: DataFrame,
-    lookup: Callable[[TableName], MirrorState | None],
-    claims: Callable[[], DataFrame | None] = lambda: None,
+    groups: list[RowGroup], lake: Lake, changes: DataFrame, lookup: Callable[[TableName], MirrorState | None]
 ) -> list[RowGroup]:
     """Adds the column types that messages name to the groups whose mirror does not define all of them.
 
     Those are groups without a definition from DDL, with a new column, or with values that cannot be read without the type
     (DataWorks), and all groups of dialects that name types twice. A DECIMAL without precision and scale gets those that its
-    values need.
-
-    `raw` returns the raw records from one batch to another. `lookup` returns a mirror as the last cut left it. `claims`
-    returns the stored claim-check messages (`dialects.claims`).
+    values need. `lookup` returns a mirror as the last cut left it.
     """
     asked = {group.position: group.dialect for group in groups if _needs_types(group, lookup(group.name))}
     asked |= {
         group.last_position: group.dialect for group in groups if group.last_position and _names_types_twice(group)
     }
-    found = read_message_types(raw, asked, claims)
+    found = read_message_types(partial(read_raw_batches, lake), asked, partial(read_claims, lake))
     return _with_decimal_digits([_typed(group, found) for group in groups], changes)
 
 

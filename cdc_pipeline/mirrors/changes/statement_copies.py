@@ -130,7 +130,7 @@ def statement_deliveries(
     near = F.col("topic").isin(*sorted({event.topic for event in events}))
     near &= F.col("ts").between(min(times) - RESENT_MS, max(times))
     offsets = F.col("offset").isin(*sorted({event.offset for event in events}))
-    records = sent_records(log.where(near), history.where(near)).withColumn("is_late", F.lit(False))
+    records = sent_records(log.where(near), history.where(near))
     rows = with_deliveries(records).where(offsets).select(*POSITION, "delivery", "pauses", "reach", "ahead").distinct()
     collected = {Position(*row[:3]): row for row in rows.collect()}
     found = {place: (*row["delivery"], row["pauses"], row["reach"]) for place, row in collected.items()}

@@ -15,14 +15,7 @@ from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.lake.delta import Commit, commit_session
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.lake.tables.ddl_history import (
-    APPLIED,
-    DUPLICATE,
-    HELD,
-    NOT_APPLIED,
-    NOT_INCLUDED,
-    RESULT_COLUMNS,
-)
+from cdc_pipeline.lake.tables.ddl_history import APPLIED, DUPLICATE, HELD, NOT_APPLIED, NOT_INCLUDED, RESULT_COLUMNS
 from cdc_pipeline.mirrors.changes.statement_copies import DeliveriesOf, statement_identities
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement

@@ -6,7 +6,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import timezone
 
 from pyspark.sql import DataFrame
 
@@ -16,12 +16,17 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.restored_tables import RestoredTableError, require_not_restored
 from cdc_pipeline.lake.small_tables import open_small_table
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows
-from cdc_pipeline.mirrors.changes.deliveries import ROW_POSITION
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import reported_statements, store_outcomes
-from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry, TableCounts, published_entries, with_held_gaps
-from cdc_pipeline.mirrors.cuts.publish import publish
+from cdc_pipeline.mirrors.cuts.cut_report import (
+    CutReport,
+    MirrorEntry,
+    TableCounts,
+    publish,
+    published_entries,
+    with_held_gaps,
+)
 from cdc_pipeline.mirrors.cuts.quarantine import (
     ProcessEndedError,
     QuarantinePolicy,
@@ -36,7 +41,7 @@ from cdc_pipeline.mirrors.cuts.totals import CutTotals
 from cdc_pipeline.mirrors.execution.cascades import Cascades
 from cdc_pipeline.mirrors.execution.step_runner import StepResult, StepResults, StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowMerger
-from cdc_pipeline.mirrors.merge.net_rows import reduce_changes
+from cdc_pipeline.mirrors.merge.net_changes import reduce_changes
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
@@ -89,19 +94,27 @@ class CutExecution:
         """
         self.stages.end("plan")
         window, events = planned.window, planned.row_selection.events
-        done, net_rows = self._run_steps(planned, rows.changes, rows.text_bytes, resumed=resumed)
+        note: dict[str, object] = {
+            "pipeline": self.lake.paths.pipeline,
+            "cut": window.cut_id,
+            "resolved_tso": window.resolved_tso,
+            "run_id": self.run_id,
+        }
+        commits = CutCommits(self.lake.paths.pipeline, window.cut_id, note)
+        done, net_rows = self._run_steps(planned, rows, commits, resumed=resumed)
         if done.failures:
             planned = self._quarantine_failed(planned, done)
-        commits = self._commits(window)
         zone, broken = planned.settings.time_zone, quarantined_tables(planned.plan.held)
         cascades = Cascades(self.lake, planned.plan.steps, rows.changes, zone, self.published, commits, broken)
         with small_query(self.lake.spark, self.expected_rows):
             marked = cascades.add_gaps()
-            read = _count_changes(planned, rows)
+            newly_held = _newly_held_rows(planned, rows.changes)
+            totals = self._totals(planned, rows, done, net_rows, newly_held.total())
         held = tuple(
-            replace(table, rows=table.rows + read.held[planned.settings.selection.key(table.name)])
+            replace(table, rows=table.rows + newly_held[planned.settings.selection.key(table.name)])
             for table in planned.plan.held
         )
+        _, newest = rows.count()
         report = CutReport(
             True,
             window.cut_id,
@@ -109,33 +122,36 @@ class CutExecution:
             self.streams,
             with_held_gaps(self._entries(planned, marked), held),
             _counts_by_mirror(done.results[index] for index in sorted(done.results)),
-            self._totals(planned, read, done, net_rows),
+            totals,
             planned.late.breaches,
             held,
             stages=self.stages.seconds,
             versions_before={row["mirror_id"]: row["version"] for row in self.published.mirrors},
-            newest_record=read.newest,
+            # PySpark converts timestamps to this process's time zone
+            newest_record=None if newest is None else newest.astimezone(timezone.utc),
             selection_changes=planned.selection_changes,
             statements=reported_statements(events, planned.outcomes),
         )
         with small_query(self.lake.spark, len(events)):
-            store_outcomes(self.lake, planned.outcomes, self._note(window))
+            store_outcomes(self.lake, planned.outcomes, note)
             self.stages.end("counts")
-            publish(self.lake, window, report, self._note(window), planned.settings)
+            publish(self.lake, window, report, note, planned.settings)
         self.stages.end("publish")
         return report
 
-    def _totals(self, planned: PlannedCut, read: _ChangeCounts, done: StepResults, net_rows: int) -> CutTotals:
+    def _totals(
+        self, planned: PlannedCut, rows: CutRows, done: StepResults, net_rows: int, newly_held: int
+    ) -> CutTotals:
         rejected = sum(result.counts.rejected for result in done.results.values())
         waited = sum(table.rows for table in planned.plan.held)
         return CutTotals(
-            changes=read.taken_in,
+            changes=rows.count()[0] - newly_held,
             applied=net_rows - rejected,
             rejected=rejected,
-            duplicates=read.duplicates,
+            duplicates=rows.count_copies(),
             late=planned.late.changes,
-            breaches=planned.late.new_changes,
-            pending=self._count_pending(planned.window) + waited + read.held.total(),
+            breaches=sum(breach.changes for breach in planned.late.breaches),
+            pending=self._count_pending(planned.window) + waited + newly_held,
             # a table of the cut before waits no longer if it is no longer included
             filtered=self._count_filtered(planned) + self.published.held_rows - waited,
         )
@@ -156,25 +172,15 @@ class CutExecution:
     # ---- steps
 
     def _run_steps(
-        self, planned: PlannedCut, changes: DataFrame, text_bytes: int | None, *, resumed: bool
+        self, planned: PlannedCut, rows: CutRows, commits: CutCommits, *, resumed: bool
     ) -> tuple[StepResults, int]:
         """The results of the steps, and the number of net changes that they applied."""
-        row_sets = {item.step: item for item in planned.row_sets}
+        row_sets, settings = {item.step: item for item in planned.row_sets}, planned.settings
         with small_query(self.lake.spark, self.expected_rows):
-            net = reduce_changes(
-                changes,
-                row_sets,
-                planned.plan.steps,
-                self.lake.paths,
-                time_zone=planned.settings.time_zone,
-                salt=planned.settings.columns.salt,
-                size=text_bytes,
-            )
-            found = _rows_by_step(changes, planned) if resumed else None
+            net = reduce_changes(rows, row_sets, planned.plan.steps, self.lake.paths, settings)
+            found = _rows_by_step(rows.changes, planned) if resumed else None
         self.stages.end("net changes")
-        settings = planned.settings
         steps = RowMerger(self.lake, settings.time_zone, net, found, settings.columns.salt)
-        commits = self._commits(planned.window)
         ended = record_ended_steps(self.lake, planned, self.run_id) if resumed else []
         for failure in ended:
             self.report(
@@ -248,25 +254,12 @@ class CutExecution:
         present = [mirror for mirror, step in touched.values() if not isinstance(step, DropMirror)]
         present += (mirror for mirror in marked if key(mirror.name) not in quarantined)
 
-        def current_entry(mirror: MirrorState) -> MirrorEntry | None:
-            return mirror_entry(self.lake, mirror.name, mirror.folder(self.lake.paths))
-
-        found = map_in_threads(self.lake.spark, current_entry, present, self.threads)
+        places = [(mirror.name, mirror.folder(self.lake.paths)) for mirror in present]
+        found = map_in_threads(self.lake.spark, lambda place: mirror_entry(self.lake, *place), places, self.threads)
         entries = {entry.name: entry for entry in published_entries(self.published, self.lake.paths)}
         entries = {name: entry for name, entry in entries.items() if entry.mirror_id not in touched}
         entries.update({entry.name: entry for entry in found if entry is not None})
         return tuple(entries[name] for name in sorted(entries))
-
-    def _commits(self, window: Window) -> CutCommits:
-        return CutCommits(self.lake.paths.pipeline, window.cut_id, self._note(window))
-
-    def _note(self, window: Window) -> dict[str, object]:
-        return {
-            "pipeline": self.lake.paths.pipeline,
-            "cut": window.cut_id,
-            "resolved_tso": window.resolved_tso,
-            "run_id": self.run_id,
-        }
 
 
 def mirror_entry(lake: Lake, name: TableName, path: str) -> MirrorEntry | None:
@@ -286,32 +279,14 @@ def mirror_entry(lake: Lake, name: TableName, path: str) -> MirrorEntry | None:
     return MirrorEntry(name, state.mirror_id, path, table.version, rows, columns, gaps, state.has_soft_delete)
 
 
-@dataclass(frozen=True)
-class _ChangeCounts:
-    """What a cut read from the change log."""
-
-    taken_in: int
-    duplicates: int
-    """Changes among `taken_in` that were delivered before."""
-    held: Counter[TableName]
-    """Key → further changes, of held tables."""
-    newest: datetime | None
-    """Kafka's timestamp of the newest record."""
-
-
-def _count_changes(planned: PlannedCut, rows: CutRows) -> _ChangeCounts:
-    delivered, newest = rows.count()
-    held: Counter[TableName] = Counter()
-    if first := planned.plan.held_from:
-        for (name, segment), count in _rows_by_segment(rows.changes).items():
+def _newly_held_rows(planned: PlannedCut, changes: DataFrame) -> Counter[TableName]:
+    """Key → how many row changes of the cut wait with their held table."""
+    held, first = Counter[TableName](), planned.plan.held_from
+    if first:
+        for (name, segment), count in _rows_by_segment(changes).items():
             if name in first and segment >= first[name]:
                 held[name] += count
-    duplicates = 0
-    if rows.copies is not None:
-        duplicates = rows.delivered.join(rows.copies, list(ROW_POSITION), "left_semi").count()
-    # PySpark converts timestamps to this process's time zone
-    newest = None if newest is None else newest.astimezone(timezone.utc)
-    return _ChangeCounts(delivered - held.total(), duplicates, held, newest)
+    return held
 
 
 def _rows_by_segment(changes: DataFrame) -> dict[tuple[TableName, int], int]:

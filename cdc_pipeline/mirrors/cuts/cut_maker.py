@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from cdc_pipeline.mirrors.changes.progress import (
     read_progress,
     require_published,
     require_tsos_as_before,
+    window_between,
     with_ends,
 )
 from cdc_pipeline.mirrors.changes.window import Window
@@ -101,7 +103,7 @@ class CutMaker:
         start = published_cut(self.lake)
         # something may have arrived late since
         streams = replace(streams, oldest=dict.fromkeys(start.ends, 0))
-        window = Window(start.cut_id + 1, start.resolved_tso, tso, start.last_batch, last, start.ends, published.ends)
+        window = replace(window_between(start, published), cut_id=start.cut_id + 1)
         return self._make_cut(window, start, streams)
 
     def _make_cut(self, window: Window, published: PublishedCut, streams: StreamProgress) -> CutReport:
@@ -110,28 +112,22 @@ class CutMaker:
         with small_query(self.lake.spark, execution.expected_rows):
             planner = CutPlanner(self.lake, self.settings, window, published, streams, self.permitted, self.report)
             planned, rows = planner.plan()
-        try:
+        with contextlib.closing(rows):
             with small_query(self.lake.spark, 1):
                 stored = store_plan(self.lake, planned, self.run_id)
             if stored is planned:
                 return execution.run(planned, rows, resumed=False)
-        finally:
-            rows.close()
         self.report(f"another run began cut {window.cut_id} first: executing that run's plan")
         return self._resume(stored, published, streams)
 
     def _resume(self, begun: PlannedCut, published: PublishedCut, streams: StreamProgress) -> CutReport:
         """Executes the plan of a cut that another run has begun."""
         self.lake.start_session()
-        execution, selection = self._execution(published, streams), begun.settings.selection
+        execution = self._execution(published, streams)
         with small_query(self.lake.spark, execution.expected_rows):
-            log = selection.selected(self.lake.read("change_log"))
-            inside = selection.selected(begun.window.read_changes(self.lake))
-            rows = CutRows(begun.window, begun.row_selection, log, inside, self.lake)
-        try:
+            rows = CutRows(self.lake, begun.window, begun.settings.selection, begun.row_selection)
+        with contextlib.closing(rows):
             return execution.run(begun, rows, resumed=True)
-        finally:
-            rows.close()
 
     def _execution(self, published: PublishedCut, streams: StreamProgress) -> CutExecution:
         return CutExecution(

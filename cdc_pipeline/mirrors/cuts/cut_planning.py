@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.claims import read_claims
-from cdc_pipeline.dialects.contents import read_raw_batches
 from cdc_pipeline.gaps import Gap
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.restored_tables import require_not_restored
-from cdc_pipeline.lake.tables.ddl_history import APPLIED, may_have_statements
+from cdc_pipeline.lake.tables.ddl_history import APPLIED, HELD, NOT_INCLUDED, may_have_statements
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable, ended_tables
@@ -27,26 +25,25 @@ from cdc_pipeline.mirrors.changes.segments import NO_TABLE
 from cdc_pipeline.mirrors.changes.statement_copies import statement_deliveries
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import CutStatements
-from cdc_pipeline.mirrors.cuts.cut_streams import CutStreams
 from cdc_pipeline.mirrors.cuts.stored_plan import PlannedCut
 from cdc_pipeline.mirrors.merge.computed_values import computed_problems
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.row_identity import Identity
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
-from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.model.steps import ApplyRows
-from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
+from cdc_pipeline.mirrors.model.state import MirrorState, mirror_state
+from cdc_pipeline.mirrors.model.steps import ApplyRows, DdlOutcome
+from cdc_pipeline.mirrors.model.upstream_tables import qualified_events
+from cdc_pipeline.mirrors.planning.included_ddl import exclusion_reason, mirrored_event
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import CutPlan, Planner, plan_tables
+from cdc_pipeline.mirrors.planning.selection_change import SelectionChange
 from cdc_pipeline.mirrors.settings.column_rules import soft_delete_problems, unknown_masked_columns
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable
+from cdc_pipeline.mirrors.settings.selection import TableSelection
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
 from cdc_pipeline.spark.small_frames import is_small
-
-_PlanResult = tuple[CutPlan, PlanDraft, tuple[str, ...]]
-"""A plan, its draft, and one sentence for each effect of a changed selection."""
 
 
 @dataclass(frozen=True)
@@ -68,25 +65,15 @@ class CutPlanner:
     def plan(self) -> tuple[PlannedCut, CutRows]:
         """Returns the plan, and the rows that it is made from, which the caller closes. Writes nothing."""
         window, history = self.window, self.lake.read("ddl_history")
-        streams = CutStreams(
-            self.settings.selection,
-            self.published,
-            window,
-            self.lake.read("change_log"),
-            history,
-            self._mirror,
-        )
         ddl = CutStatements()
         if may_have_statements(self.lake, window.after_batch, window.cut_id):
-            deliveries_of = partial(statement_deliveries, self.lake.read("change_log"), history)
+            deliveries_of = partial(statement_deliveries, self._log, history)
             ddl = CutStatements.read(window, history, deliveries_of)
-        ddl = streams.route_statements(ddl)
-        late = late_changes(window, streams.log) if self.progress.has_late(self.published) else NO_LATE_CHANGES
-        selection = RowSelection(ddl.to_apply)
-        inside = self.settings.selection.selected(window.read_changes(self.lake))
-        rows = CutRows(window, selection, streams.log, inside, self.lake, columns_of=self._columns_of)
+        ddl = self._route_statements(ddl, history)
+        rows = CutRows(self.lake, window, self._selection, RowSelection(ddl.to_apply), self._columns_of)
         try:
-            plan, _, changes = self._plan_steps(streams, ddl, late, rows)
+            late = late_changes(window, rows.log) if self.progress.has_late(self.published) else NO_LATE_CHANGES
+            plan, changes = self._plan_steps(ddl, late, rows)
         except BaseException:
             rows.close()
             raise
@@ -103,16 +90,27 @@ class CutPlanner:
         )
         return planned, rows
 
-    def _plan_steps(self, streams: CutStreams, ddl: CutStatements, late: LateChanges, rows: CutRows) -> _PlanResult:
-        """Plans the statements and the rows."""
+    @property
+    def _selection(self) -> TableSelection:
+        return self.settings.selection
+
+    @cached_property
+    def _log(self) -> DataFrame:
+        """`change_log`, by upstream's names."""
+        return self.lake.read("change_log")
+
+    def _plan_steps(self, ddl: CutStatements, late: LateChanges, rows: CutRows) -> tuple[CutPlan, tuple[str, ...]]:
+        """Plans the statements and the rows. Returns also one sentence for each effect of a changed selection."""
         groups = self._groups(rows)
         if (keyless := self._keyed_in_messages_only(ddl, groups)) and rows.drop_copies(keyless):
             groups = self._groups(rows)
         drafts, gaps = [], self._known_gaps(ddl, late, rows, groups)
+        change = self._selection_change
 
         def planner_for(held: tuple[HeldTable, ...]) -> Planner:
-            draft = self._draft(groups)
-            drafts.append((draft, streams.plan_selection_change(draft)))
+            draft = PlanDraft(groups, self._mirror, self.published.names, self.window.cut_id, self.settings)
+            drafts.append(draft)
+            change.plan(draft, self.window.cut_id, self._selection)
             return Planner(
                 draft,
                 known_gaps=gaps,
@@ -122,9 +120,53 @@ class CutPlanner:
                 doubts=rows.doubts,
             )
 
-        plan = plan_tables(planner_for, ddl.to_apply, streams.held(), self.window.after_tso or 0, self.report)
-        self._report(plan, *drafts[-1])
-        return plan, *drafts[-1]
+        held = change.still_held(self.published.held, self._selection)
+        plan = plan_tables(planner_for, ddl.to_apply, held, self.window.after_tso or 0, self.report)
+        changes = change.descriptions(self._selection)
+        self._report(plan, drafts[-1], changes)
+        return plan, changes
+
+    # ---- the pipeline's selection
+
+    def _route_statements(self, ddl: CutStatements, history: DataFrame) -> CutStatements:
+        """The statements by what they do to mirrors."""
+        ddl = replace(ddl, to_apply=tuple(qualified_events(ddl.to_apply, self._tables, self._selection.key)))
+        ddl = ddl.routed(self._selection)
+        if self._selection_change == SelectionChange():
+            return ddl
+        held = map(ddl_event, history.where(F.col("status") == HELD).collect())
+        no_longer_held = {
+            event.position: DdlOutcome(NOT_INCLUDED, [exclusion_reason(event)])
+            for event in in_upstream_order(held)
+            if event.database and not mirrored_event(event, self._selection).changes
+        }
+        return replace(ddl, decided={**no_longer_held, **ddl.decided})
+
+    def _tables(self) -> set[TableName]:
+        """The keys of upstream's tables: of mirrors, with rows in the cut, and excluded ones with rows before it."""
+        found = [table for state in self._live_mirrors for table in state.upstream_tables]
+        found += _table_names(self.window.rows_in(self._log))
+        if not self._selection.includes_all:
+            found += _table_names(self._selection.excluded(self.window.rows_before(self._log)))
+        return set(map(self._selection.key, found))
+
+    @property
+    def _live_mirrors(self) -> list[MirrorState]:
+        """The mirrors of the last cut, without those of dropped tables, which `ddl_policy` keeps."""
+        states = map(self._mirror, self.published.names)
+        return [state for state in states if state is not None and not state.retired]
+
+    @cached_property
+    def _selection_change(self) -> SelectionChange:
+        """What the cut does because the selection has changed."""
+        before = self.published.selection
+        if not self.published.cut_id or before == self._selection:
+            return SelectionChange()
+        live = {state.name: state.upstream_tables for state in self._live_mirrors}
+        excluded = _table_names(before.excluded(self.window.rows_before(self._log)))
+        return SelectionChange.from_selections(live, excluded, before, self._selection)
+
+    # ---- mirrors and rows
 
     def _keyed_in_messages_only(self, ddl: CutStatements, groups: Iterable[RowGroup]) -> set[TableName]:
         """The tables whose mirrors may have no key, though their messages name one: they have none, or this cut alters them.
@@ -144,41 +186,36 @@ class CutPlanner:
     @cached_property
     def _published_names(self) -> Mapping[TableName, TableName]:
         """Key → name of the mirrors of the last cut."""
-        return self.settings.selection.by_key(self.published.names)
+        return self._selection.by_key(self.published.names)
 
     def _mirror(self, name: TableName) -> MirrorState | None:
         """The mirror of this key or name after the last cut; None if there was none. Raises RestoredTableError if it was
         restored (RESTORE)."""
-        key = self.settings.selection.key(name)
+        key = self._selection.key(name)
         if key not in self._mirrors:
             path = self.published.mirror_folder(self._published_names.get(key, key), self.lake.paths)
             require_not_restored(self.lake, path)
-            table = table_state(self.lake.spark, path)
-            self._mirrors[key] = None if table is None else MirrorState.from_properties(table.properties)
+            self._mirrors[key] = mirror_state(self.lake.spark, path)
         return self._mirrors[key]
 
     def _ended_tables(self, database: str) -> Iterable[EndedTable]:
         """The tables of the database that cuts before this one have dropped or truncated."""
-        routed = partial(mirrored_event, selection=self.settings.selection)
+        routed = partial(mirrored_event, selection=self._selection)
         return ended_tables(self.lake, database, self.published, self.window.cut_id, routed)
 
     def _groups(self, rows: CutRows) -> list[RowGroup]:
-        raw, claims = partial(read_raw_batches, self.lake), partial(read_claims, self.lake)
         few = is_small(self.published.pending + self.progress.new_row_changes)
-        return with_types(rows.group(with_text_bytes=few), raw, rows.changes, self._mirror, claims)
-
-    def _draft(self, groups: Iterable[RowGroup]) -> PlanDraft:
-        return PlanDraft(groups, self._mirror, self.published.names, self.window.cut_id, self.settings)
+        return with_types(rows.group(with_text_bytes=few), self.lake, rows.changes, self._mirror)
 
     def _known_gaps(
         self, ddl: CutStatements, late: LateChanges, rows: CutRows, groups: Iterable[RowGroup]
     ) -> dict[TableName, tuple[Gap, ...]]:
         """The gaps that tables get from their records, whatever the plan is."""
-        gaps = dead_letter_gaps(self.lake, self.window, self.settings.selection)
-        more = [*((breach.name, breach.gap) for breach in late.breaches), *ddl.late_gaps()]
-        more += [(name, gap) for name, own in rows.gaps.items() for gap in own]
-        more += contradiction_gaps(groups)
-        for name, gap in more:
+        found = dead_letter_gaps(self.lake, self.window, self._selection)
+        found += [*((breach.name, breach.gap) for breach in late.breaches), *ddl.late_gaps()]
+        found += [*rows.gaps, *contradiction_gaps(groups)]
+        gaps: dict[TableName, tuple[Gap, ...]] = {}
+        for name, gap in found:
             gaps[name] = (*gaps.get(name, ()), gap)
         for former, name in self._renamed(name for name in gaps if self._mirror(name) is None).items():
             gaps[name] = (*gaps.get(name, ()), *gaps[former])
@@ -192,7 +229,7 @@ class CutPlanner:
             return {}
         rows = read_rows(self.lake, "ddl_history", ("status", "=", APPLIED), ("cut_id", "<=", self.window.cut_id - 1))
         for event in in_upstream_order(ddl_event(Row(**row)) for row in rows):
-            for change in mirrored_event(event, self.settings.selection).changes:
+            for change in mirrored_event(event, self._selection).changes:
                 for old, new in change.names().renamed:
                     places = {name: new if place == old else place for name, place in places.items()}
         return {name: place for name, place in places.items() if place != name}
@@ -206,6 +243,11 @@ class CutPlanner:
             self.report(f"soft_delete: {name} does not keep deleted rows: {reason}")
         for line in computed_problems(self.lake.spark, plan.steps):
             self.report(line)
+
+
+def _table_names(rows: DataFrame) -> list[TableName]:
+    """The tables of these row changes, by upstream's names."""
+    return [TableName(*row) for row in rows.select("database", "table").distinct().collect()]
 
 
 def row_sets(plan: CutPlan, settings: CutSettings) -> Iterable[RowSet]:

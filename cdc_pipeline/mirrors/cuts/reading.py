@@ -83,37 +83,38 @@ def read_cut(spark: SparkSession, lake: str | Path, pipeline: str, tso: int | No
     require_known_format(handle)
     newest = published_cut(handle)
     if newest is NO_CUT:
-        raise LakeError("no cut is published yet: run the ingest first", pipeline=pipeline)
+        raise handle.error("no cut is published yet: run the ingest first")
     cut = newest if tso is None else cut_at(handle, tso)
     if cut is NO_CUT:
         found = (
             "cuts have no TSOs, read the newest one" if newest.resolved_tso is None else "it is before the first cut"
         )
-        raise LakeError(f"no cut is at or below the TSO {tso}: {found}", pipeline=pipeline)
+        raise handle.error(f"no cut is at or below the TSO {tso}: {found}")
     entries = published_entries(cut, handle.paths)
     paths = mirror_paths(handle, entries)
-    versions = _readable_versions(handle, entries, paths, newest)
+    unchanged = set() if is_begun(handle, newest) else {(row["mirror_id"], row["version"]) for row in newest.mirrors}
+    versions = {
+        mirror_id: version_with_rows(handle, path, version, is_unchanged=(mirror_id, version) in unchanged)
+        for mirror_id, path, version in ((one.mirror_id, paths[one.mirror_id], one.version) for one in entries)
+    }
     if lost := [str(entry.name) for entry in entries if versions[entry.mirror_id] is None]:
         remedy = (
             "read a newer cut"
             if cut.cut_id < newest.cut_id
             else f"another program has changed it: run {pipeline}_rebuild"
         )
-        raise LakeError(
+        raise handle.error(
             f"{', '.join(lost)}: the version of cut {cut.cut_id} can no longer be read, because its log was shortened or "
-            f"its files were replaced more than a week ago: {remedy} (`cdc-pipeline docs reading`)",
-            pipeline=pipeline,
+            f"its files were replaced more than a week ago: {remedy} (`cdc-pipeline docs reading`)"
         )
     with _any_version(spark):
-        tables = {
-            entry.name: _upstream_rows(
-                spark.read.format("delta")
-                .option("versionAsOf", versions[entry.mirror_id])
-                .load(paths[entry.mirror_id]),
-                entry,
-            )
-            for entry in entries
-        }
+        mirrors = {one.name: handle.read_path(paths[one.mirror_id], versions[one.mirror_id]) for one in entries}
+    tables = {
+        one.name: live_rows(mirrors[one.name], keeps_deleted=True).drop(DELETED)
+        if one.keeps_deleted
+        else mirrors[one.name]
+        for one in entries
+    }
     return CutTables(cut.cut_id, cut.resolved_tso, tables, _begin_later(handle, cut))
 
 
@@ -126,27 +127,14 @@ def _begin_later(lake: Lake, cut: PublishedCut) -> dict[TableName, int]:
     return {name: at for name, at in begins if at >= cut.resolved_tso}
 
 
-def _upstream_rows(mirror: DataFrame, entry: MirrorEntry) -> DataFrame:
-    """The rows that upstream had, without deleted rows that the mirror keeps."""
-    return live_rows(mirror, keeps_deleted=True).drop(DELETED) if entry.keeps_deleted else mirror
+def version_with_rows(lake: Lake, path: str, version: int, *, is_unchanged: bool) -> int | None:
+    """The Delta version with the rows that a mirror had at `version`; None if they cannot be read any more.
 
-
-def _readable_versions(
-    lake: Lake, entries: Iterable[MirrorEntry], paths: Mapping[str, str], newest: PublishedCut
-) -> dict[str, int | None]:
-    """Mirror id → the Delta version with the mirror's rows at the cut; None if they cannot be read any more.
-
-    `newest`: the newest cut. A mirror that has not changed since can be read as it is now.
+    `is_unchanged`: the mirror has the same rows now, though OPTIMIZE may have replaced their files.
     """
-    unchanged = set() if is_begun(lake, newest) else {(row["mirror_id"], row["version"]) for row in newest.mirrors}
-    found: dict[str, int | None] = {}
-    for entry in entries:
-        path = paths[entry.mirror_id]
-        version = readable_version(lake.spark, path, entry.version)
-        if version is None and (entry.mirror_id, entry.version) in unchanged:
-            state = table_state(lake.spark, path)
-            version = None if state is None else state.version
-        found[entry.mirror_id] = version
+    found = readable_version(lake.spark, path, version)
+    if found is None and is_unchanged and (state := table_state(lake.spark, path)) is not None:
+        return state.version
     return found
 
 
@@ -187,7 +175,7 @@ def mirror_paths(lake: Lake, entries: Iterable[MirrorEntry]) -> dict[str, str]:
                     del missing[mirror_id]
     if missing:
         lost = ", ".join(map(str, missing.values()))
-        raise LakeError(f"mirrors of this cut are no longer in the lake: {lost}", pipeline=lake.paths.pipeline)
+        raise lake.error(f"mirrors of this cut are no longer in the lake: {lost}")
     return found
 
 

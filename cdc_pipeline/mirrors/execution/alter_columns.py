@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ByteType,
@@ -25,15 +24,15 @@ from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import TableState, commit_metadata, is_committed, table_state
 from cdc_pipeline.lake.writes import overwrite_once
 from cdc_pipeline.mirrors.execution.backfill import backfill_columns, columns_to_generate
-from cdc_pipeline.mirrors.execution.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.merge.computed_values import (
     columns_to_recompute,
+    computed_fields,
     drops_computed,
-    had_field,
     recompute_columns,
 )
 from cdc_pipeline.mirrors.merge.masked_values import with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import deleted_cell, live_rows
+from cdc_pipeline.mirrors.merge.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.model.computed_columns import NTZ
 from cdc_pipeline.mirrors.model.masks import HASH, Mask
 from cdc_pipeline.mirrors.model.state import row_gaps_after_alter
@@ -85,8 +84,6 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     A resumed run skips the commits that the table already contains.
     """
     spark, path, commits = context.spark, context.path, context.commits
-    table = table_state(spark, path)
-    assert table is not None
     kept = [origin for origin in step.origins if origin.before is not None]
     has_datetime = _has_datetime(step)
     features = dict(NTZ_FEATURE) if has_datetime else {}
@@ -94,16 +91,18 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
     changed = rewritten | columns_to_generate(step, rewritten)
     computed = columns_to_recompute(step, lambda origin: origin.after.name in changed)
     mapped = needs_mapping(step.state.spark_schema().names) or (not rewritten and _loses_names(step, kept))
-    if first := missing_features(table, mapped=mapped, ntz=bool(rewritten) and has_datetime):
+    table = table_state(spark, path)
+    if table is not None and (first := missing_features(table, mapped=mapped, ntz=bool(rewritten) and has_datetime)):
         commit_metadata(spark, path, commits(_BEFORE_ROWS), properties=first)
         table = table_state(spark, path)
-        assert table is not None
+    assert table is not None
     if rewritten:
         _rewrite_rows(context, step, {column.name for column in computed})
         schema = None
     else:
         schema = _new_schema(table, step)
-        if any(_is_widened(origin, step) for origin in kept):
+        types = [(origin.before, origin.after) for origin in kept]
+        if any(old is not None and step.before.column_type(old) != step.state.column_type(new) for old, new in types):
             features["delta.enableTypeWidening"] = "true"
     row_gaps = row_gaps_after_alter(table, names_after(step.before.schema, step.origins))
     properties = {**step.state.properties(), **features, **row_gaps}
@@ -116,9 +115,7 @@ def change_columns(context: StepContext, step: ChangeColumns) -> None:
 def _loses_names(step: ChangeColumns, kept: Sequence[ColumnOrigin]) -> bool:
     """Whether a column of the files has no column of the same name after the step."""
     own = {field.name for field in step.state.own_fields}
-    drops = len(kept) < len(step.before.schema.columns) or any(
-        field.name not in own for field in step.before.own_fields
-    )
+    drops = len(kept) < len(step.before.schema.columns) or not {field.name for field in step.before.own_fields} <= own
     is_renamed = any(origin.before is not None and origin.before.name != origin.after.name for origin in kept)
     return drops or is_renamed or drops_computed(step)
 
@@ -144,10 +141,6 @@ def _reads_old_files(origin: ColumnOrigin) -> bool:
     return old == new or widens(old, new)
 
 
-def _is_widened(origin: ColumnOrigin, step: ChangeColumns) -> bool:
-    return origin.before is not None and step.before.column_type(origin.before) != step.state.column_type(origin.after)
-
-
 def _has_datetime(step: ChangeColumns) -> bool:
     computed = any(NTZ in column.type for column in step.state.computed_shown)
     return computed or any(origin.after.type.base == "datetime" for origin in step.origins)
@@ -163,14 +156,15 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
         field = fields.get(origin.before.name) if origin.before is not None else None
         metadata = dict(field.metadata) if field is not None else {}
         if field is not None and field.dataType != target:
-            change = {"fromType": _type_name(field.dataType), "toType": _type_name(target)}
+            change = {"fromType": field.dataType.jsonValue(), "toType": target.jsonValue()}
             metadata["delta.typeChanges"] = [*metadata.get("delta.typeChanges", []), change]
         columns.append(StructField(origin.after.name, target, nullable=True, metadata=metadata))
     for old, new in _kept_names(step):
         if (field := fields.get(old)) is not None:
             columns.append(StructField(new, field.dataType, nullable=True, metadata=dict(field.metadata)))
+    had = computed_fields(step.before)
     for computed, field in zip(step.state.computed_shown, step.state.computed_fields, strict=True):
-        columns.append(fields.get(field.name, field) if had_field(step, computed) else field)
+        columns.append(fields.get(field.name, field) if (computed.name, computed.type) in had else field)
     # a field of this name that was not ours before was upstream's: ours is a new column
     before = {field.name for field in step.before.own_fields}
     own = [fields.get(field.name, field) if field.name in before else field for field in step.state.own_fields]
@@ -180,10 +174,6 @@ def _new_schema(table: TableState, step: ChangeColumns) -> StructType:
 def _kept_names(step: ChangeColumns) -> list[tuple[str, str]]:
     """The columns that upstream dropped and the mirror keeps: (name before the step, name after it)."""
     return [*((name, name) for name in step.before.kept_columns), *step.kept_columns]
-
-
-def _type_name(kind: DataType) -> str:
-    return str(json.loads(kind.json()))
 
 
 def _rewrite_rows(context: StepContext, step: ChangeColumns, recomputed: Set[str]) -> None:
@@ -216,26 +206,15 @@ def _rewrite_rows(context: StepContext, step: ChangeColumns, recomputed: Set[str
         for field in step.state.computed_fields
     ]
     deleted = [deleted_cell(keeps_deleted=step.before.has_soft_delete)] if step.state.has_soft_delete else []
-    gaps = _conversion_gaps(live_rows(mirror, keeps_deleted=step.before.has_soft_delete), doubts, step)
+    found = found_in(live_rows(mirror, keeps_deleted=step.before.has_soft_delete), doubts)
+    types = {origin.after.name: origin.after.type for origin in step.origins}
+    details = {
+        name: f"{n} value(s) may differ from upstream after the conversion to {types[name]}" for name, n in found
+    }
+    gaps = [Gap(GapKind.NO_EXACT_EQUIVALENT, detail, name) for name, detail in details.items()]
     rows = with_masks(mirror.select(*columns, *kept, *computed, *step.state.metadata, *deleted), masked, context.salt)
     context.add_gaps(gaps, context.commits.for_gaps(_ROWS))
     overwrite_once(rows, context.path, commit)
-
-
-def _conversion_gaps(mirror: DataFrame, doubts: Mapping[str, Column], step: ChangeColumns) -> list[Gap]:
-    """The gaps of values without a certain equal in the new type: how many there are.
-
-    `doubts`: column → whether the conversion of its value is doubtful.
-    """
-    types = {origin.after.name: origin.after.type for origin in step.origins}
-    return [
-        Gap(
-            GapKind.NO_EXACT_EQUIVALENT,
-            f"{count} value(s) may differ from upstream after the conversion to {types[name]}",
-            name,
-        )
-        for name, count in found_in(mirror, doubts)
-    ]
 
 
 def conversion(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tuple[Column, Column] | None:

@@ -5,7 +5,7 @@ MySQL fills them without sending a row (ticdc-facts §10).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column
@@ -14,17 +14,16 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, commit_session, is_committed
 from cdc_pipeline.lake.writes import overwrite_once
-from cdc_pipeline.mirrors.execution.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.merge.default_values import default_value
-from cdc_pipeline.mirrors.merge.masked_values import with_masks
+from cdc_pipeline.mirrors.merge.masked_values import masked_columns, with_masks
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
+from cdc_pipeline.mirrors.merge.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.model.masks import NULL
 from cdc_pipeline.mirrors.model.steps import ChangeColumns
 from cdc_pipeline.mysql.ddl.tokens import words_in
 from cdc_pipeline.mysql.expressions.translation import ExpressionError, Now, translate_assignment
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
-from cdc_pipeline.mysql.types.spark_types import spark_type
 
 Values = dict[str, tuple[Column, Column | None]]
 """Column → its value, and a boolean that is true if the value may differ from upstream's; None: it never does."""
@@ -53,10 +52,15 @@ def backfill_columns(context: StepContext, step: ChangeColumns, rewritten: Set[s
         if not ready:
             gaps += [_null(column, "its default or expression depends on itself") for column in remaining]
             break
-        values = _defaults([column for column in ready if column.generated is None], step, context.time_zone, gaps)
+        values: Values = {}
         for column in ready:
-            if column.generated is not None:
-                values.update(_generated(column, step, context.time_zone, gaps))
+            try:
+                value, doubtful = _value(column, step, context.time_zone)
+            except ValueError as error:
+                gaps.append(_unknown(column, step, error))
+                continue
+            if value is not None:
+                values[column.name] = value, doubtful
         remaining = [column for column in remaining if column not in ready]
         if values and not is_committed(context.spark, context.path, commits(_FIRST + part)):
             doubts = _doubts(context, values, step)
@@ -93,41 +97,32 @@ def _read_columns(column: UpstreamColumn, step: ChangeColumns) -> set[str]:
     return {other.name for other in step.state.schema.columns if other.name.casefold() in words}
 
 
-def _defaults(columns: Iterable[UpstreamColumn], step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
-    found: Values = {}
-    now = Now(step.commit_ms, step.is_start)
-    for column in columns:
-        try:
-            value, doubtful = default_value(column, step.state.schema, time_zone, now, step.state.shown_schema)
-            if value is not None:
-                found[column.name] = (value, doubtful)
-        except ValueError as error:
-            reason = "its default is masked" if column.name in dict(step.state.masks) else str(error)
-            gaps.append(_null(column, reason))
-    return found
+def _value(column: UpstreamColumn, step: ChangeColumns, time_zone: str) -> tuple[Column | None, Column | None]:
+    """As `default_value`, also of a generated column."""
+    shown = step.state.shown_schema
+    if column.generated is None:
+        return default_value(column, step.state.schema, time_zone, Now(step.commit_ms, step.is_start), shown)
+    if masked := sorted(_read_columns(column, step) & set(dict(step.state.masks)) - {column.name}):
+        raise ExpressionError(f"the mirror masks {', '.join(masked)}")
+    found = translate_assignment(column.expression or "", column, shown, time_zone)
+    return F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful)
+
+
+def _unknown(column: UpstreamColumn, step: ChangeColumns, error: ValueError) -> Gap:
+    """The gap of a column whose value `_value` does not know."""
+    if column.generated is None:
+        return _null(column, "its default is masked" if column.name in dict(step.state.masks) else str(error))
+    detail = f"is not recomputed in older rows (upstream's expression: {column.expression}): {error}"
+    return Gap(GapKind.NOT_COMPUTED, detail, column.name)
 
 
 def _null(column: UpstreamColumn, reason: str) -> Gap:
     return Gap(GapKind.NULL_IN_OLDER_ROWS, f"is NULL in older rows: {reason}", column.name)
 
 
-def _generated(column: UpstreamColumn, step: ChangeColumns, time_zone: str, gaps: list[Gap]) -> Values:
-    try:
-        if masked := sorted(_read_columns(column, step) & set(dict(step.state.masks)) - {column.name}):
-            raise ExpressionError(f"the mirror masks {', '.join(masked)}")
-        found = translate_assignment(column.expression or "", column, step.state.shown_schema, time_zone)
-    except ExpressionError as error:
-        detail = f"is not recomputed in older rows (upstream's expression: {column.expression}): {error}"
-        gaps.append(Gap(GapKind.NOT_COMPUTED, detail, column.name))
-        return {}
-    return {column.name: (F.expr(found.sql), None if found.doubtful is None else F.expr(found.doubtful))}
-
-
 def _doubts(context: StepContext, values: Values, step: ChangeColumns) -> list[Gap]:
     """The gaps of values that may differ from upstream's in some rows."""
     doubts = {name: doubtful for name, (_, doubtful) in values.items() if doubtful is not None}
-    if not doubts:
-        return []
     rows = live_rows(context.mirror(), keeps_deleted=step.state.has_soft_delete)
     return [
         Gap(GapKind.UNSURE_FORMULA, f"{count} older row(s) may differ from what upstream computes", name)
@@ -157,12 +152,7 @@ def _replaced_nulls(context: StepContext, step: ChangeColumns) -> list[Gap]:
 
 
 def _write_values(context: StepContext, values: Values, commit: Commit, step: ChangeColumns) -> None:
-    masks = dict(step.state.masks)
-    masked = {
-        column.name: (spark_type(column.type), masks[column.name])
-        for column in step.state.schema.columns
-        if column.name in values and column.name in masks
-    }
+    masked = {name: cell for name, cell in masked_columns(step.state).items() if name in values}
     if masked:
         # an UPDATE would have the salt in its query plan
         mirror = context.mirror()

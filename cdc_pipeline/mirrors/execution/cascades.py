@@ -16,14 +16,14 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_pipeline.lake.delta import TableState, commit_metadata, table_state
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.mirrors.changes.progress import PublishedCut
 from cdc_pipeline.mirrors.merge.row_entries import RowSet, row_entries
 from cdc_pipeline.mirrors.merge.row_identity import Identity, canonical_text
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
-from cdc_pipeline.mirrors.model.state import MirrorState, cascade_gap, row_gaps
+from cdc_pipeline.mirrors.merge.step_context import add_row_gaps
+from cdc_pipeline.mirrors.model.state import MirrorState, cascade_gap, mirror_state
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows, DropMirror, Step
 from cdc_pipeline.mysql.model.quoted_names import quoted
@@ -41,7 +41,6 @@ class _Child(NamedTuple):
     """A mirror with a foreign key."""
 
     path: str
-    table: TableState
     state: MirrorState
     key: ForeignKey
 
@@ -102,11 +101,10 @@ class Cascades:
             return None
         final, paths = self._final.get(name), self.lake.paths
         path = self.published.mirror_folder(name, paths) if final is None else final.folder(paths)
-        if (table := table_state(self.lake.spark, path)) is None:
+        if (state := mirror_state(self.lake.spark, path)) is None:
             return None
-        state = MirrorState.from_properties(table.properties)
         found = (own for own in state.schema.foreign_keys if own.name == key.name)
-        return next((_Child(path, table, state, replace(key, columns=own.columns)) for own in found), None)
+        return next((_Child(path, state, replace(key, columns=own.columns)) for own in found), None)
 
     def _add_gap(self, child: _Child, reason: str) -> None:
         """Adds the gap of a foreign key, and those of keys that reference the rows that it removes or renumbers."""
@@ -116,8 +114,7 @@ class Cascades:
         self._marked[place] = child.state
         if gap not in known:
             # after all steps; a further gap of the mirror gets a higher version
-            commit = self.commits.step(len(self.steps))(len(known))
-            commit_metadata(self.lake.spark, child.path, commit, properties=row_gaps(child.table, gap))
+            add_row_gaps(self.lake.spark, child.path, [gap], self.commits.step(len(self.steps))(len(known)))
         for reference in child.state.referencing if "CASCADE" in child.key.actions else ():
             if (other := self._child(*reference)) is not None:
                 self._add_gap(other, _WITH_OTHERS)

@@ -60,10 +60,9 @@ class MirrorFolders:
             return True
         if self._is_moved(state):
             return False
-        raise LakeError(
+        raise self.lake.error(
             f"the mirror {state.name} is not at {path}, where the plan of the cut expects it, nor in a folder to which "
-            "the cut moves it: restore the folder, or rebuild the table",
-            pipeline=self.lake.paths.pipeline,
+            "the cut moves it: restore the folder, or rebuild the table"
         )
 
     def _is_at(self, path: str, state: MirrorState) -> bool:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, commit_metadata, forget_cached_log, is_committed, table_state
 from cdc_pipeline.lake.paths import remove_folder
 from cdc_pipeline.lake.writes import replace_once
-from cdc_pipeline.mirrors.execution.step_context import StepContext
 from cdc_pipeline.mirrors.merge.computed_values import fitting_session, with_computed
 from cdc_pipeline.mirrors.merge.merge_rows import Merged
 from cdc_pipeline.mirrors.merge.soft_deletes import LIVE, delete_or_mark_rows, deleted_cell, live_rows
+from cdc_pipeline.mirrors.merge.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.model.state import MirrorState, has_row_gaps, no_row_gaps
 from cdc_pipeline.mirrors.model.steps import DeleteRows, ExchangeRows, TruncateMirror
 from cdc_pipeline.mysql.expressions.partition_rows import SparkCondition
@@ -42,18 +42,16 @@ def delete_rows(context: StepContext, step: DeleteRows) -> Merged:
     if is_committed(context.spark, context.path, commit):
         return Merged()
     mirror = live_rows(context.mirror(), keeps_deleted=step.state.has_soft_delete)
-    deleted, doubtful = _counts(mirror, step.rows)
+    found = dict(found_in(mirror, {"deleted": F.expr(step.rows.sql), **_doubt(step.rows)}))
+    deleted, doubtful = found.get("deleted", 0), found.get("doubtful", 0)
     context.add_gaps(_partition_gaps(doubtful, step.description), context.commits.for_gaps(_ROWS))
     delete_or_mark_rows(context.spark, context.path, step.rows.sql, commit, keeps_deleted=step.state.has_soft_delete)
     return Merged(deleted=deleted)
 
 
-def _counts(mirror: DataFrame, rows: SparkCondition) -> tuple[int, int]:
-    """How many rows meet the condition, and of how many this is uncertain."""
-    doubt = F.expr(rows.doubtful) if rows.doubtful is not None else F.lit(False)
-    found = mirror.agg(F.count(F.when(F.expr(rows.sql), 1)), F.count(F.when(doubt, 1))).first()
-    assert found is not None
-    return found[0], found[1]
+def _doubt(rows: SparkCondition) -> dict[str, Column]:
+    """The rows of which it is uncertain whether they meet the condition, for `found_in`."""
+    return {} if rows.doubtful is None else {"doubtful": F.expr(rows.doubtful)}
 
 
 def _partition_gaps(doubtful: int, what: str) -> tuple[Gap, ...]:
@@ -81,7 +79,7 @@ def exchange_rows(context: StepContext, step: ExchangeRows, path: str | None, ot
 def _fill_partition(session: SparkSession, context: StepContext, step: ExchangeRows, other: str, staged: str) -> None:
     """Stages the rows of the partition and replaces them by those of the other table."""
     mirror = live_rows(session.read.format("delta").load(context.path), keeps_deleted=step.state.has_soft_delete)
-    _, doubtful = _counts(mirror, step.rows)
+    doubtful = dict(found_in(mirror, _doubt(step.rows))).get("doubtful", 0)
     back = [(name, mine) for mine, name in step.columns]
     # an interrupted run may have left rows of another plan
     remove_folder(session, staged)
@@ -95,11 +93,8 @@ def _fill_partition(session: SparkSession, context: StepContext, step: ExchangeR
         f"{step.description}: {strangers} row(s) that do not belong to the partition came in (WITHOUT VALIDATION); the "
         "mirror treats them as rows of other partitions"
     )
-    gaps = (
-        *_partition_gaps(doubtful, step.description),
-        *((Gap(GapKind.UNSURE_PARTITION, detail),) if strangers else ()),
-    )
-    context.add_gaps(gaps, context.commits.for_gaps(_ROWS))
+    strange = (Gap(GapKind.UNSURE_PARTITION, detail),) if strangers else ()
+    context.add_gaps((*_partition_gaps(doubtful, step.description), *strange), context.commits.for_gaps(_ROWS))
     _replace_rows(session, context.path, arriving, deleted, context.commits(_ROWS))
 
 

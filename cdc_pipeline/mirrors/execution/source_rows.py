@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import commit_session, is_committed
 from cdc_pipeline.mirrors.execution.alter_columns import conversion
-from cdc_pipeline.mirrors.execution.step_context import StepContext, found_in
 from cdc_pipeline.mirrors.merge.default_values import default_value
-from cdc_pipeline.mirrors.model.masks import HASH
+from cdc_pipeline.mirrors.merge.step_context import StepContext, found_in
+from cdc_pipeline.mirrors.model.masks import NULL, Mask
 from cdc_pipeline.mirrors.model.source_tables import SOURCE_NAMES, source_rows
 from cdc_pipeline.mirrors.model.steps import ChangeSourceRows
 from cdc_pipeline.mysql.ddl.tokens import words_in
@@ -66,30 +66,25 @@ def _value(
     """
     masks, after = dict(step.state.masks), origin.after
     mask = masks.get(_own(step, after.name).name)
-    if origin.before is None:
-        if mask is None:
-            try:
-                return _default(step, after, time_zone)
-            except ValueError as error:
-                gaps.append(_null(step, after, str(error)))
-        elif mask == HASH:
-            gaps.append(_null(step, after, "its default is masked"))
+    try:
+        if origin.before is None:
+            return (F.lit(None), None) if mask == NULL else _default(step, after, mask, time_zone)
+        before = _own(step, origin.before.name)
+        if masks.get(before.name) != mask:
+            raise ValueError(f"{before.name} has another mask")
+    except ValueError as error:
+        detail = f"is NULL in older rows of {step.source_table}: {error}"
+        gaps.append(Gap(GapKind.NULL_IN_OLDER_ROWS, detail, after.name))
         return F.lit(None), None
-    before = _own(step, origin.before.name)
-    if masks.get(before.name) != mask:
-        gaps.append(_null(step, after, f"{before.name} has another mask"))
-        return F.lit(None), None
-    if mask is not None:
-        return F.col(quoted(before.name)), None
-    converted = conversion(ColumnOrigin(after, before), step.state.schema, time_zone)
+    converted = None if mask else conversion(ColumnOrigin(after, before), step.state.schema, time_zone)
     return (F.col(quoted(before.name)), None) if converted is None else converted
 
 
-def _null(step: ChangeSourceRows, column: UpstreamColumn, reason: str) -> Gap:
-    return Gap(GapKind.NULL_IN_OLDER_ROWS, f"is NULL in older rows of {step.source_table}: {reason}", column.name)
-
-
-def _default(step: ChangeSourceRows, column: UpstreamColumn, time_zone: str) -> tuple[Column, Column | None]:
+def _default(
+    step: ChangeSourceRows, column: UpstreamColumn, mask: Mask | None, time_zone: str
+) -> tuple[Column, Column | None]:
+    if mask is not None:
+        raise ValueError("its default is masked")
     default = column.default
     if default is not None and default.kind == "expression":
         changed = {name.casefold() for name in (*(origin.after.name for origin in step.origins), *step.cleared)}

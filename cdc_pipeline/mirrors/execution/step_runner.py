@@ -29,11 +29,11 @@ from cdc_pipeline.mirrors.execution.alter_columns import change_columns
 from cdc_pipeline.mirrors.execution.mirror_folders import MirrorFolders
 from cdc_pipeline.mirrors.execution.row_moves import delete_rows, exchange_rows, truncate_rows
 from cdc_pipeline.mirrors.execution.source_rows import change_source_rows
-from cdc_pipeline.mirrors.execution.step_context import StepContext
 from cdc_pipeline.mirrors.merge.apply_rows import RowCounts, RowMerger
 from cdc_pipeline.mirrors.merge.computed_values import recompute_columns
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.soft_deletes import purge_deleted_rows, purge_surplus_rows
+from cdc_pipeline.mirrors.merge.step_context import StepContext
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import (
     ApplyRows,
@@ -59,13 +59,13 @@ _LONGEST_ERROR = 500
 _JVM_ENDS = re.compile(r"OutOfMemoryError|SparkContext (was|has been) (shut ?down|stopped)")
 
 
-@dataclass
+@dataclass(frozen=True)
 class StepResult:
     """A finished step."""
 
     step: Step
-    counts: RowCounts = field(default_factory=RowCounts)
-    seconds: float = 0.0
+    counts: RowCounts
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -129,36 +129,32 @@ class StepRunner:
                 try:
                     if index in self.given_up:
                         raise self.given_up[index]
-                    result = self._run(index, step, folders)
+                    counts = self._run(index, step, folders)
                 except Exception as error:
                     if affects_all_tables(error):
                         stopped.set()
                         raise
                     done.failures.append(StepFailure(index, step, error, tuple(chain)))
                     return
-                result.seconds = time.monotonic() - started
-                done.results[index] = result
-                report(f"{type(step).__name__} {step.state.name} {result.seconds:.1f} s")
+                seconds = time.monotonic() - started
+                done.results[index] = StepResult(step, counts, seconds)
+                report(f"{type(step).__name__} {step.state.name} {seconds:.1f} s")
 
         map_in_threads(self.lake.spark, run, independent_chains(self.steps), self.threads)
         return done
 
     # ---- one step
 
-    def _run(self, index: int, step: Step, folders: MirrorFolders) -> StepResult:
-        result, path = StepResult(step), step.state.folder(self.lake.paths)
+    def _run(self, index: int, step: Step, folders: MirrorFolders) -> RowCounts:
+        path = step.state.folder(self.lake.paths)
         context = StepContext(self.lake.spark, path, self.commits.step(index), self.rows.time_zone, self.rows.salt)
         moves_folders = isinstance(step, (CreateMirror, RenameMirror, DropMirror, ExchangeRows))
         if moves_folders or folders.is_in_place(path, step.state):
             with _marked(self.lake.spark, None if moves_folders else self.marks and f"{self.marks}-{index}"):
-                self._run_on_mirror(index, step, context, result, folders)
-        elif isinstance(step, ApplyRows):
-            result.counts = self.rows.recount(step, self.row_sets[index])
-        return result
+                return self._run_on_mirror(index, step, context, folders)
+        return self.rows.recount(step, self.row_sets[index]) if isinstance(step, ApplyRows) else RowCounts()
 
-    def _run_on_mirror(
-        self, index: int, step: Step, context: StepContext, result: StepResult, folders: MirrorFolders
-    ) -> None:
+    def _run_on_mirror(self, index: int, step: Step, context: StepContext, folders: MirrorFolders) -> RowCounts:
         spark, path, commits = context.spark, context.path, context.commits
         match step:
             case CreateMirror():
@@ -177,9 +173,9 @@ class StepRunner:
                     f"{self.lake.paths.home}/staged/exchange-{self.commits.cut_id}-{index}",
                 )
             case ApplyRows():
-                result.counts = self.rows.apply(path, step, self.row_sets[index], commits, context.add_gaps)
+                return self.rows.apply(context, step, self.row_sets[index])
             case LoadBaseline():
-                result.counts = self.rows.load(path, step, commits, context.add_gaps)
+                return self.rows.load(context, step)
             case ChangeColumns():
                 change_columns(context, step)
             case UpdateState():
@@ -192,13 +188,14 @@ class StepRunner:
             case TruncateMirror():
                 truncate_rows(context, step)
             case DeleteRows():
-                result.counts.merged = delete_rows(context, step)
+                return RowCounts(delete_rows(context, step))
             case ChangeSourceRows():
                 change_source_rows(context, step)
                 if step.state.computed_shown:
                     recompute_columns(spark, path, step.state, step.state.computed_shown, commits(3))
             case _:
                 assert_never(step)
+        return RowCounts()
 
 
 def independent_chains(steps: Sequence[Step]) -> list[list[int]]:

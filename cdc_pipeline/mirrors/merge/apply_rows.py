@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,6 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
-from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.delta import Commit, commit_session, is_committed, stored_bytes
 from cdc_pipeline.lake.lake import Lake
@@ -22,21 +21,14 @@ from cdc_pipeline.mirrors.merge.baseline_rows import baseline_changes, baseline_
 from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
 from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.merge.masked_values import folded_images, masked_cells, with_masks
-from cdc_pipeline.mirrors.merge.merge_rows import (
-    Merged,
-    append_rows,
-    count_unknown_rows,
-    merge_keyed,
-    merge_keyless,
-)
-from cdc_pipeline.mirrors.merge.net_rows import NetRows
+from cdc_pipeline.mirrors.merge.merge_rows import Merged, append_rows, count_unknown_rows, merge_keyed, merge_keyless
+from cdc_pipeline.mirrors.merge.net_changes import NetRows
 from cdc_pipeline.mirrors.merge.rewrite_rows import rewrite_keyed, rewrite_keyless
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.small_rows import StepRows
+from cdc_pipeline.mirrors.merge.step_context import StepContext
 from cdc_pipeline.mirrors.merge.typed_rows import Target, typed_rows, with_generated
 from cdc_pipeline.mirrors.model.masks import NULL
-from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mirrors.model.step_commits import StepCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows, LoadBaseline
 from cdc_pipeline.mysql.expressions.conversions import absent_column_gaps
 from cdc_pipeline.mysql.expressions.translation import can_translate_generated
@@ -45,7 +37,7 @@ from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
 from cdc_pipeline.mysql.types.local_times import local_time_gaps
 from cdc_pipeline.positions import POSITION, Position
 from cdc_pipeline.spark.jvm import allow_null_on_error, finished_metrics
-from cdc_pipeline.spark.small_frames import is_small
+from cdc_pipeline.spark.small_frames import is_small, totals
 
 SMALL_MIRROR = 4 * 2**20
 """Mirror size in bytes up to which a merge rewrites files instead of writing deletion vectors.
@@ -89,34 +81,26 @@ class RowMerger:
     salt: str = field(default="", repr=False)
     """`mask_salt`."""
 
-    def apply(
-        self,
-        path: str,
-        step: ApplyRows,
-        row_set: RowSet,
-        commits: StepCommits,
-        note_gaps: Callable[[Sequence[Gap], Commit], None],
-    ) -> RowCounts:
-        """Merges the step's rows into the mirror at `path`. Calls `note_gaps` before it commits the rows.
+    def apply(self, context: StepContext, step: ApplyRows, row_set: RowSet) -> RowCounts:
+        """Merges the step's rows into the mirror. Adds its gaps before it commits the rows.
 
         Raises LakeError if a resumed cut has another number of row changes than planned.
         """
-        commit = commits(_ROWS)
+        path, commit = context.path, context.commits(_ROWS)
         if self.changes_found is not None:
             if is_committed(self.lake.spark, path, commit):
                 return self.recount(step, row_set)
             if self.changes_found[row_set.step] != step.changes:
-                raise LakeError(
+                raise self.lake.error(
                     f"{step.state.name}: the resumed cut has {self.changes_found[row_set.step]} row changes, but "
                     f"{step.changes} were planned. Finish the cut with the version that started it: "
-                    "this one groups changes differently",
-                    pipeline=self.lake.paths.pipeline,
+                    "this one groups changes differently"
                 )
         rows = self.net.small.get(row_set.step)
         if rows is not None and rows.is_readable:
             mirror = open_small_table(path)
             if mirror is not None and set(rows.values.column_names) <= set(mirror.rows.column_names):
-                return _rewrite(mirror, step, row_set, rows, commits, note_gaps)
+                return _rewrite(context, mirror, step, row_set, rows)
         size = stored_bytes(self.lake.spark, path)
         few = is_small(step.changes) and size <= TINY_MIRROR
         session = commit_session(self.lake.spark, commit, whole_files=size <= SMALL_MIRROR, small=few)
@@ -127,7 +111,7 @@ class RowMerger:
         absent = _counted_absent(step)
         if absent:
             gaps += _unknown_rows(count_unknown_rows(session, path, typed, target, absent), absent)
-        result, good = self._good_rows(typed, step.state, target, gaps, commits, note_gaps)
+        result, good = self._good_rows(context, typed, target, gaps)
         # without deletes the rows of a keyless table are appended without reading the mirror
         if step.into_empty or (target.keyless and not result.deletes):
             append_rows(path, good, target, commit)
@@ -139,19 +123,13 @@ class RowMerger:
             result.merged = merge_keyed(session, path, good, target)
         return result
 
-    def load(
-        self,
-        path: str,
-        step: LoadBaseline,
-        commits: StepCommits,
-        note_gaps: Callable[[Sequence[Gap], Commit], None],
-    ) -> RowCounts:
-        """Appends the rows of a baseline to its new mirror. Calls `note_gaps` before it commits the rows.
+    def load(self, context: StepContext, step: LoadBaseline) -> RowCounts:
+        """Appends the rows of a baseline to its new mirror. Adds its gaps before it commits the rows.
 
         The rows are counted while they are written. If there are findings among them, the files are not committed, and they
         are written again as those of `apply`.
         """
-        commit, state = commits(_ROWS), step.state
+        path, commit, state = context.path, context.commits(_ROWS), step.state
         if is_committed(self.lake.spark, path, commit):
             return RowCounts()
         (loaded,) = (one for one in baseline_tables(self.lake, step.baseline) if one.name == step.source)
@@ -171,33 +149,31 @@ class RowMerger:
         gaps += absent_column_gaps(_without_values(rows, [one for one in generated if one not in computed_here]))
         typed = typed_rows(changes, replace(target, time_zone=loaded.time_zone or self.time_zone))
         typed = with_masks(with_generated(typed, target), masked_cells(state), self.salt)
-        note_gaps(gaps, commits.for_gaps(_ROWS))
+        context.add_gaps(gaps, context.commits.for_gaps(_ROWS))
         result = _append_without_findings(path, typed, target, commit)
         if result is None:
-            result, good = self._good_rows(typed, state, target, [], commits, note_gaps, baseline_records(changes))
+            result, good = self._good_rows(context, typed, target, [], baseline_records(changes))
             append_rows(path, good, target, commit)
         # no changes of the stream: a cut counts what becomes of those
         return replace(result, merged=Merged(inserted=result.existing), rejected=0)
 
     def _good_rows(
-        self,
-        typed: DataFrame,
-        state: MirrorState,
-        target: Target,
-        gaps: list[Gap],
-        commits: StepCommits,
-        note_gaps: Callable[[Sequence[Gap], Commit], None],
-        records: DataFrame | None = None,
+        self, context: StepContext, typed: DataFrame, target: Target, gaps: list[Gap], records: DataFrame | None = None
     ) -> tuple[RowCounts, DataFrame]:
-        """The rows without bad values, which become dead letters. Calls `note_gaps` with `gaps` and those of the rows.
+        """The rows without bad values, which become dead letters. Adds `gaps` and those of the rows.
 
         `records`: where dead letters find their bytes; None: in the raw snapshot.
         """
         result, found = _examined(typed, keyless=target.keyless)
         gaps = [*gaps, *found]
         if result.bad_rows:
-            gaps.append(self._reject_bad_rows(typed, state, commits, result.bad_rows, records))
-        note_gaps(gaps, commits(_DEAD_LETTERS))
+            part = context.commits(_DEAD_LETTERS)
+            commit = replace(part, app_id=f"cdc:{self.lake.paths.pipeline}:bad_rows:{target.state.mirror_id}")
+            raw = self.lake.read("raw_topic_snapshot") if records is None else records
+            append_once(value_dead_letters(typed, target.state, raw), self.lake.paths.table("dead_letters"), commit)
+            detail = f"{result.bad_rows} row(s) with values that their types cannot hold: see dead_letters"
+            gaps.append(Gap(GapKind.BAD_VALUES, detail))
+        context.add_gaps(gaps, context.commits(_DEAD_LETTERS))
         return result, typed.where("size(bad) = 0") if result.bad_rows else typed
 
     def recount(self, step: ApplyRows, row_set: RowSet) -> RowCounts:
@@ -225,34 +201,16 @@ class RowMerger:
         net = session.table(f"global_temp.{self.net.view}").where(F.col("step") == row_set.step)
         return with_masks(with_generated(typed_rows(net, target), target), masked_cells(target.state), self.salt)
 
-    def _reject_bad_rows(
-        self, rows: DataFrame, state: MirrorState, commits: StepCommits, bad: int, records: DataFrame | None
-    ) -> Gap:
-        """Appends the bad rows to `dead_letters`. Returns their gap."""
-        part = commits(_DEAD_LETTERS)
-        raw = self.lake.read("raw_topic_snapshot") if records is None else records
-        commit = Commit(f"cdc:{self.lake.paths.pipeline}:bad_rows:{state.mirror_id}", part.version, dict(part.note))
-        append_once(value_dead_letters(rows, state, raw), self.lake.paths.table("dead_letters"), commit)
-        return Gap(GapKind.BAD_VALUES, f"{bad} row(s) with values that their types cannot hold: see dead_letters")
-
 
 def _without_values(rows: DataFrame, columns: Sequence[UpstreamColumn]) -> list[UpstreamColumn]:
     """Those of the columns that are NULL in all rows of a baseline: most programs do not export generated columns."""
     if not columns:
         return []
-    counts = rows.agg(*(F.count(quoted(column.name)) for column in columns)).first()
-    assert counts is not None
+    counts = totals(rows, *(F.count(quoted(column.name)) for column in columns))
     return [column for column, count in zip(columns, counts, strict=True) if not count]
 
 
-def _rewrite(
-    mirror: SmallTable,
-    step: ApplyRows,
-    row_set: RowSet,
-    rows: StepRows,
-    commits: StepCommits,
-    note_gaps: Callable[[Sequence[Gap], Commit], None],
-) -> RowCounts:
+def _rewrite(context: StepContext, mirror: SmallTable, step: ApplyRows, row_set: RowSet, rows: StepRows) -> RowCounts:
     """`RowMerger.apply` for a small mirror, by the driver."""
     absent, state = _counted_absent(step), step.state
     if row_set.keyless:
@@ -260,8 +218,8 @@ def _rewrite(
     else:
         result = rewrite_keyed(mirror.rows, rows, state, row_set.columns, absent)
     gaps = [*_unknown_rows(result.unknown, absent), *_gaps(rows.found)]
-    note_gaps(gaps, commits(_DEAD_LETTERS))
-    mirror.replace(result.rows, commits(_ROWS))
+    context.add_gaps(gaps, context.commits(_DEAD_LETTERS))
+    mirror.replace(result.rows, context.commits(_ROWS))
     return RowCounts(result.merged, zero_dates=rows.found["zero"])
 
 
@@ -328,7 +286,8 @@ def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
     good = F.size("bad") == 0
     key_only = F.when(good & ~F.col("deleted"), F.col("key_only_since"))
     unordered = F.when(F.col("order_unknown"), F.struct("_topic", "_partition", "_offset"))
-    counts = rows.agg(
+    counts = totals(
+        rows,
         F.count(F.when(~good, 1)).alias("bad"),
         F.count(F.when(~good & F.col("counts"), 1)).alias("rejected"),
         F.sum(F.when(good, existing)).alias("existing"),
@@ -339,8 +298,7 @@ def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
         F.min(unordered).alias("first_unordered"),
         F.count(key_only).alias("key_only"),
         F.min(key_only).alias("first_key_only"),
-    ).first()
-    assert counts is not None
+    )
     result = RowCounts(
         existing=counts["existing"] or 0,
         deletes=counts["deletes"],

@@ -42,7 +42,7 @@ class ComputedValues:
 
     def over(self, cells: Mapping[str, str]) -> dict[str, Column]:
         """The value of each computed column. `cells`: SQL of the value of each upstream column."""
-        unusable = self._unusable
+        unusable = self.unusable
         return {
             column.name: self._null(column) if column.name in unusable else self._value(column, cells)
             for column in self.state.computed_shown
@@ -58,7 +58,7 @@ class ComputedValues:
         return F.lit(None).cast(column.data_type)
 
     @functools.cached_property
-    def _unusable(self) -> dict[str, str]:
+    def unusable(self) -> dict[str, str]:
         """Columns without values, each with its expression and the reason or the first line of Spark's error."""
         shown = self.state.computed_shown
         if not shown:
@@ -83,11 +83,6 @@ class ComputedValues:
                     first = str(error).split("\n")[0].split(" SQLSTATE")[0]
                     reasons[column.name] = f"{column.sql!r}: {first}"
         return reasons
-
-    def problems(self) -> dict[str, str]:
-        """Computed columns without values or missing from the mirror, each with the reason."""
-        unusable = {name: f"is NULL: {reason}" for name, reason in self._unusable.items()}
-        return {**unusable, **unavailable_columns(self.state)}
 
 
 @contextlib.contextmanager
@@ -134,8 +129,9 @@ def computed_problems(spark: SparkSession, steps: Iterable[Step]) -> list[str]:
     problems = []
     for state in sorted(final_states(steps), key=lambda state: state.name):
         session = fitting_session(session, state) if session is spark else session
-        for name, reason in ComputedValues(session, state).problems().items() if state.computed else ():
-            problems.append(f"computed: {state.name}.{name} {reason}")
+        unusable = ComputedValues(session, state).unusable.items()
+        reasons = {name: f"is NULL: {reason}" for name, reason in unusable} | unavailable_columns(state)
+        problems += [f"computed: {state.name}.{name} {reason}" for name, reason in reasons.items()]
     return problems
 
 
@@ -171,16 +167,12 @@ def columns_to_recompute(step: ChangeColumns, is_changed: Callable[[ColumnOrigin
 
 def drops_computed(step: ChangeColumns) -> bool:
     """Whether the step removes a computed column, or changes its name or type, so that files have an unused column."""
-    return bool({_field(column) for column in step.before.computed_shown} - {*map(_field, step.state.computed_shown)})
+    return not computed_fields(step.before) <= computed_fields(step.state)
 
 
-def had_field(step: ChangeColumns, column: ComputedColumn) -> bool:
-    """Whether the mirror had the column, with this type, before the step."""
-    return _field(column) in {_field(other) for other in step.before.computed_shown}
-
-
-def _field(column: ComputedColumn) -> tuple[str, str]:
-    return column.name, column.type
+def computed_fields(state: MirrorState) -> set[tuple[str, str]]:
+    """Name and type of the computed columns that the mirror has."""
+    return {(column.name, column.type) for column in state.computed_shown}
 
 
 def unavailable_columns(state: MirrorState) -> dict[str, str]:

@@ -30,14 +30,20 @@ _BLOCK = 64
 """Block size of SHA-256 in bytes, to which HMAC pads its key."""
 
 
-def masked_cells(state: MirrorState) -> MaskedCells:
-    """The columns of `typed_rows` that this mirror masks."""
+def masked_columns(state: MirrorState) -> MaskedCells:
+    """The columns of upstream that this mirror masks."""
     masks = dict(state.masks)
     return {
-        value_column(index): (spark_type(column.type), masks[column.name])
-        for index, column in enumerate(state.schema.columns)
+        column.name: (spark_type(column.type), masks[column.name])
+        for column in state.schema.columns
         if column.name in masks
     }
+
+
+def masked_cells(state: MirrorState) -> MaskedCells:
+    """The columns of `typed_rows` that this mirror masks."""
+    masked = masked_columns(state)
+    return {value_column(i): masked[name] for i, name in enumerate(state.schema.column_names) if name in masked}
 
 
 def with_masks(frame: DataFrame, cells: MaskedCells, salt: str) -> DataFrame:

@@ -13,11 +13,23 @@ changes, and in one moment of several partitions inserts minus deletes decide.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, GroupedData, WindowSpec
+import uuid
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, GroupedData, Row, WindowSpec
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
+from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.mirrors.changes.cut_rows import CutRows
+from cdc_pipeline.mirrors.changes.row_groups import text_bytes
+from cdc_pipeline.mirrors.merge.row_entries import RowSet, row_entries
+from cdc_pipeline.mirrors.merge.small_rows import MAX_BYTES, StepRows, fetch_rows, small_steps
+from cdc_pipeline.mirrors.model.steps import ApplyRows, Step
+from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.positions import POSITION
 
 _LAST = ("entry.key", "entry.sign", "op", "commit_ts", *POSITION, "dialect")
@@ -119,11 +131,7 @@ def _last_images(entries: DataFrame, order: Column, *more: Column) -> DataFrame:
         _by_identity(entries)
         .agg(last, *more)
         .withColumns(
-            {
-                "replaces_row": F.lit(True),
-                "moved": F.lit(False),
-                "key_only_since": F.expr(_NO_ROW)["key_only_since"],
-            }
+            {"replaces_row": F.lit(True), "moved": F.lit(False), "key_only_since": F.expr(_NO_ROW)["key_only_since"]}
         )
     )
 
@@ -183,3 +191,74 @@ def _net_rows(last_changes: DataFrame, deleted: Column, update_only: Column, ord
         update_only.alias("update_only"),
         order_unknown.alias("order_unknown"),
     )
+
+
+# ---- a cut
+
+
+@dataclass(frozen=True)
+class NetRows:
+    """The net changes of a cut: typed and with the driver for small mirrors, for all others a view that their steps query.
+
+    Made by `reduce_changes`. Call `close` after use.
+    """
+
+    view: str
+    """A global temporary view of `net_changes`."""
+    small: Mapping[int, StepRows]
+    """The rows of steps on small mirrors."""
+    _counts: Counter[int]
+    _net: DataFrame
+
+    def count(self, without: Collection[int] = ()) -> int:
+        """The number of net changes, a change of the key being one, without those of some steps."""
+        return sum(count for step, count in self._counts.items() if step not in without)
+
+    def close(self) -> None:
+        self._net.sparkSession.catalog.dropGlobalTempView(self.view)
+        self._net.unpersist()
+
+
+def reduce_changes(
+    rows: CutRows, row_sets: Mapping[int, RowSet], steps: Sequence[Step], paths: LakePaths, settings: CutSettings
+) -> NetRows:
+    """Plans the query of the net changes, counts them, and fetches those of small mirrors.
+
+    One query does all if all mirrors are small and the changes are few, so that their size is known.
+    """
+    entries, small = row_entries(rows.changes, row_sets.values()), small_steps(paths, steps, row_sets)
+    size, typed_as = rows.text_bytes, (settings.time_zone, settings.columns.salt)
+    net = net_changes(entries)
+    if size is not None and size <= MAX_BYTES and len(small) == len(row_sets):
+        fetched = fetch_rows(net, small, row_sets, *typed_as) if small else {}
+        if not any(found.flag("contested").any() for found in fetched.values()):
+            counts = Counter({step: int(found.flag("counts").sum()) for step, found in fetched.items()})
+            return _with_view(net, fetched, counts)
+    net = net.persist()
+    groups = _count(net, small)
+    if any(row["contested"] for row in groups):
+        unresolved, net = net, resolve_contested(entries, net).persist()
+        groups = _count(net, small)
+        unresolved.unpersist()
+    fitting, left = {}, MAX_BYTES
+    for row in sorted(groups):
+        if row["step"] in small and row["size"] <= left:
+            fitting[row["step"]], left = small[row["step"]], left - row["size"]
+    fetched = fetch_rows(net, fitting, row_sets, *typed_as) if fitting else {}
+    return _with_view(net, fetched, Counter({row["step"]: row["counted"] for row in groups}))
+
+
+def _count(net: DataFrame, small: Mapping[int, ApplyRows]) -> list[Row]:
+    fetched = F.when(F.col("step").isin(list(small)), F.expr(text_bytes("after")))
+    columns = (
+        F.count_if("counts").alias("counted"),
+        F.count_if("contested").alias("contested"),
+        F.sum(fetched).alias("size"),
+    )
+    return net.groupBy("step").agg(*columns).collect()
+
+
+def _with_view(net: DataFrame, small: Mapping[int, StepRows], counts: Counter[int]) -> NetRows:
+    view = f"net_{uuid.uuid4().hex}"
+    net.createOrReplaceGlobalTempView(view)
+    return NetRows(view, small, counts, net)

@@ -34,8 +34,6 @@ _PROVED, _CONTRADICTED, _UNKNOWN = "proved", "contradicted", "unknown"
 class Chains:
     """What the changes of one table say of each other."""
 
-    changes: int
-    """Those that were looked at."""
     proved: int
     """Those that found what the mirror had."""
     contradicted: int = 0
@@ -232,7 +230,6 @@ def _counted(events: DataFrame) -> Chains:
     row = (
         events.where("checked AND NOT copy")
         .agg(
-            F.count("*").alias("changes"),
             F.count_if(F.col("verdict") == _PROVED).alias("proved"),
             F.count_if(contradicted).alias("contradicted"),
             F.array_distinct(F.flatten(F.collect_set(F.when(contradicted, F.col("differs"))))).alias("columns"),
@@ -242,4 +239,4 @@ def _counted(events: DataFrame) -> Chains:
     )
     assert row is not None
     first = None if row["first"] is None else Position(*(row["first"][name] for name in POSITION))
-    return Chains(row["changes"], row["proved"], row["contradicted"], tuple(sorted(row["columns"])), first)
+    return Chains(row["proved"], row["contradicted"], tuple(sorted(row["columns"])), first)

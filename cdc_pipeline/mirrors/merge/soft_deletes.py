@@ -18,6 +18,7 @@ from cdc_pipeline.lake.delta import Commit, commit_session, is_committed
 from cdc_pipeline.lake.writes import replace_once
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted, unused_name
+from cdc_pipeline.spark.small_frames import totals
 
 LIVE = f"NOT {DELETED}"
 """SQL condition: the row exists upstream. `_deleted` is never NULL."""
@@ -77,14 +78,13 @@ def merge_counts(mirror: DataFrame, rows: DataFrame, same_key: str) -> tuple[int
     """
     was_live = f"coalesce(NOT t.{DELETED}, false)"
     joined = rows.alias("s").join(mirror.alias("t"), F.expr(same_key), "left")
-    counted = joined.agg(
+    inserted, updated, deleted = totals(
+        joined,
         F.count_if(F.expr(f"NOT s.deleted AND NOT {was_live}")),
         F.count_if(F.expr(f"NOT s.deleted AND {was_live}")),
         F.count_if(F.expr(f"s.deleted AND {was_live}")),
     )
-    row = counted.first()
-    assert row is not None
-    return row[0], row[1], row[2]
+    return inserted, updated, deleted
 
 
 def deleted_cell(*, keeps_deleted: bool) -> SparkColumn:

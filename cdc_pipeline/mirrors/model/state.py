@@ -9,10 +9,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import BooleanType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from cdc_pipeline.gaps import GAPS_JSON, Gap, GapKind, gaps_after_alter, merge_gaps
-from cdc_pipeline.lake.delta import TableState
+from cdc_pipeline.lake.delta import TableState, table_state
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
 from cdc_pipeline.mirrors.model.masks import HASH, Mask, redacted_schema
@@ -229,6 +230,12 @@ class MirrorState:
         if (sources := properties.get("cdc.source_tables")) is not None:
             state = replace(state, source_tables=SOURCE_TABLES_JSON.from_json(sources))
         return state.with_gaps(*GAPS_JSON.from_json(properties.get(_ROW_GAPS, "[]")))
+
+
+def mirror_state(spark: SparkSession, path: str) -> MirrorState | None:
+    """The state of the mirror at `path` as it is now; None if there is none."""
+    table = table_state(spark, path)
+    return None if table is None else MirrorState.from_properties(table.properties)
 
 
 _STATE_JSON = StoredJson(MirrorState)

@@ -18,7 +18,6 @@ from datetime import datetime, timezone
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.unified import TSO_SHIFT
-from cdc_pipeline.errors import LakeError
 from cdc_pipeline.lake.control_tables import read_maxima, read_rows
 from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.lake import Lake
@@ -31,7 +30,7 @@ from cdc_pipeline.mirrors.changes.window import is_of_baseline
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.model.ddl_events import BASELINE_TOPIC, DEFINITION, WITH_GAP, WITHOUT_GAP, ddl_event
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
-from cdc_pipeline.mirrors.operations.rebuild_start import rebuild_start
+from cdc_pipeline.mirrors.operations.retention import rebuild_start
 from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.spark.small_frames import small_frame
@@ -81,10 +80,11 @@ def adopt(
     places = _behind_others(lake, baseline, places)
     _require_kept_changes(lake, places)
     passed = [table for table in tables if _has_passed(published, places[table.name])]
-    waiting = [table for table in tables if table not in passed]
-    _append_events(lake, passed, places, (published.last_batch, published.cut_id), maker.run_id, kind)
     # without the number of a cut, the next one looks for statements to decide
-    _append_events(lake, waiting, places, (last_decoded_batch(lake), None), maker.run_id, kind)
+    batches: dict[TableName, tuple[int, int | None]]
+    batches = dict.fromkeys((table.name for table in tables), (last_decoded_batch(lake), None))
+    batches |= {table.name: (published.last_batch, published.cut_id) for table in passed}
+    _append_events(lake, tables, places, batches, maker.run_id, kind)
     if not passed:
         return Adoption(tables, None)
     names = [glob.escape(str(selection.mirror_name(table.name))) for table in passed]
@@ -96,13 +96,18 @@ def require_earlier_stream(
 ) -> str:
     """Raises LakeError if the stream may have begun after `at`, unless `accept_gap`. Returns the `type` of the events."""
     if not lake.exists("ddl_history"):
-        raise LakeError("no batch is decoded yet: run the ingest first", pipeline=lake.paths.pipeline)
+        raise lake.error("no batch is decoded yet: run the ingest first")
     if changefeed_start is not None and changefeed_start <= at:
         return WITHOUT_GAP
     streams = read_progress(lake, published_cut(lake))
     holes = _later_streams(lake, at, streams)
     if holes and not accept_gap:
-        raise _hole_error(lake, at, holes, "watermark" if streams.has_tsos else "change")
+        raise lake.error(
+            f"the stream may lack changes after {_moment(at)}, from which the export needs them: "
+            f"{', '.join(holes[:_SHOWN])} has no {'watermark' if streams.has_tsos else 'change'} at or before it. Set "
+            "changefeed_start to the TSO from which the changefeed sends (its start-ts; ms since 1970 << 18 for other "
+            "senders), or repeat the export now, or set accept_gap: true"
+        )
     return WITH_GAP if holes else WITHOUT_GAP
 
 
@@ -111,12 +116,11 @@ def _included_tables(maker: CutMaker, baseline: str) -> tuple[BaselineTable, ...
     lake, selection = maker.lake, maker.selection
     tables = tuple(table for table in baseline_tables(lake, baseline) if selection.includes(table.name))
     if not tables:
-        raise LakeError(f"the baseline {baseline} has no table that is included", pipeline=lake.paths.pipeline)
+        raise lake.error(f"the baseline {baseline} has no table that is included")
     if merged := [str(table.name) for table in tables if selection.merges(table.name)]:
-        raise LakeError(
+        raise lake.error(
             f"{', '.join(merged[:_SHOWN])}: a table that a route merges with others cannot begin with an export: leave it "
-            "out of snapshot.tables",
-            pipeline=lake.paths.pipeline,
+            "out of snapshot.tables"
         )
     return tables
 
@@ -137,10 +141,9 @@ def _behind_others(lake: Lake, baseline: str, places: Mapping[TableName, _Place]
     for name, place in places.items():
         while (name, place.at) in taken:
             if place.is_exact:
-                raise LakeError(
+                raise lake.error(
                     f"{name}: another export of the same TSO was adopted, and one of them may be incomplete. Repeat the "
-                    "export, or leave the table out of snapshot.tables",
-                    pipeline=lake.paths.pipeline,
+                    "export, or leave the table out of snapshot.tables"
                 )
             place = replace(place, at=place.at + 1)
         found[name] = place
@@ -190,10 +193,9 @@ def _require_kept_changes(lake: Lake, places: Mapping[TableName, _Place]) -> Non
     start = rebuild_start(lake)
     late = [] if start is None else sorted(name for name, place in places.items() if _has_passed(start.cut, place))
     if late:
-        raise LakeError(
+        raise lake.error(
             f"{', '.join(map(str, late[:_SHOWN]))}: changes after the export have left the lake (keep_raw_days, "
-            "keep_change_log_days). Export the tables again",
-            pipeline=lake.paths.pipeline,
+            "keep_change_log_days). Export the tables again"
         )
 
 
@@ -202,21 +204,10 @@ def _require_no_statements(lake: Lake, names: Sequence[TableName]) -> None:
     events = map(ddl_event, lake.read("ddl_history").where(~is_of_baseline()).collect())
     changed = {name for event in events for name in event.names()}.intersection(names)
     if changed:
-        raise LakeError(
+        raise lake.error(
             f"{', '.join(map(str, sorted(changed)[:_SHOWN]))}: the stream has statements about them, which the export may "
-            "have already. With definitions_only leave them out of snapshot.tables",
-            pipeline=lake.paths.pipeline,
+            "have already. With definitions_only leave them out of snapshot.tables"
         )
-
-
-def _hole_error(lake: Lake, at: int, holes: Sequence[str], what: str) -> LakeError:
-    return LakeError(
-        f"the stream may lack changes after {_moment(at)}, from which the export needs them: "
-        f"{', '.join(holes[:_SHOWN])} has no {what} at or before it. Set changefeed_start to the TSO from which the "
-        "changefeed sends (its start-ts; ms since 1970 << 18 for other senders), or repeat the export now, or set "
-        "accept_gap: true",
-        pipeline=lake.paths.pipeline,
-    )
 
 
 def _moment(at: int) -> str:
@@ -252,22 +243,22 @@ def _append_events(
     lake: Lake,
     tables: Sequence[BaselineTable],
     places: Mapping[TableName, _Place],
-    place: tuple[int, int | None],
+    batches: Mapping[TableName, tuple[int, int | None]],
     run_id: str,
     kind: str,
 ) -> None:
-    """Appends an event per table, unless the table has it already. `place`: `batch_id` and `cut_id`; `kind`: its `type`."""
-    if not tables:
-        return
+    """Appends an event per table, unless the table has it already. `batches`: the `batch_id` and `cut_id` of each; `kind`:
+    the `type` of all."""
     history = lake.read("ddl_history")
     topic = f"{BASELINE_TOPIC}{tables[0].baseline}"
     known = {row["partition"] for row in history.where(F.col("topic") == topic).select("partition").collect()}
     rows = []
     for table in tables:
         if table.number not in known:
+            place, (batch_id, cut_id) = places[table.name], batches[table.name]
             values = {
-                "batch_id": place[0],
-                "cut_id": place[1],
+                "batch_id": batch_id,
+                "cut_id": cut_id,
                 "topic": topic,
                 "partition": table.number,
                 "offset": 0,
@@ -277,19 +268,16 @@ def _append_events(
                 "sql": table.create,
                 "type": kind,
                 "dialect": "",
-                "commit_ts": places[table.name].at,
-                "at": places[table.name].at,
-                "exact_ts": places[table.name].is_exact,
-                "es": places[table.name].at >> TSO_SHIFT,
-                "ts": places[table.name].until,
+                "commit_ts": place.at,
+                "at": place.at,
+                "exact_ts": place.is_exact,
+                "es": place.at >> TSO_SHIFT,
+                "ts": place.until,
                 "status": NOT_APPLIED,
                 "changes": [f"load {table.name}"],
             }
             rows.append(tuple(values.get(name) for name in history.columns))
     if rows:
-        commit = Commit(
-            f"{lake.paths.app_id('ddl_history')}:{topic}",
-            len(known) + 1,
-            {"run_id": run_id, "baseline": tables[0].baseline},
-        )
+        note = {"run_id": run_id, "baseline": tables[0].baseline}
+        commit = Commit(f"{lake.paths.app_id('ddl_history')}:{topic}", len(known) + 1, note)
         append_once(small_frame(lake.spark, rows, history.schema), lake.paths.table("ddl_history"), commit)

@@ -111,14 +111,13 @@ class Loading:
         baseline = baseline_id(export, path, definitions_only=self.definitions_only)
         loaded = {table.name for table in baseline_tables(self._lake, baseline)}
         with contextlib.ExitStack() as stack:
-            pool = None if self.processes == 1 else stack.enter_context(self._pool())
+            pool = None
+            if self.processes > 1:
+                pool = stack.enter_context(ProcessPoolExecutor(self.processes, get_context("spawn")))
             for number, table in enumerate(export.tables):
                 if table in tables and table.name not in loaded:
                     self._load_table(pool, export, baseline, number, table)
         return baseline
-
-    def _pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self.processes, get_context("spawn"))
 
     def _load_table(
         self, pool: ProcessPoolExecutor | None, export: Export, baseline: str, number: int, table: ExportedTable

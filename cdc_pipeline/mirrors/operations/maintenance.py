@@ -77,18 +77,12 @@ class Maintenance:
         """
         published = published_cut(lake)
         if is_begun(lake, published):
-            raise LakeError(
-                f"cut {published.cut_id + 1} is begun and not published: run the ingest first",
-                pipeline=lake.paths.pipeline,
-            )
+            raise lake.error(f"cut {published.cut_id + 1} is begun and not published: run the ingest first")
         names = {table: lake.paths.table(table) for table in OWN_TABLES}
         names |= {f"mirror/{name}": published.mirror_folder(name, lake.paths) for name in sorted(published.names)}
         chosen = {name: path for name, path in names.items() if matches_any(name, self.tables)}
         if not chosen:
-            raise LakeError(
-                f"tables: {list(self.tables)} matches no table of the lake: {', '.join(names)}",
-                pipeline=lake.paths.pipeline,
-            )
+            raise lake.error(f"tables: {list(self.tables)} matches no table of the lake: {', '.join(names)}")
         done = []
         for name, path in chosen.items():
             if table_state(lake.spark, path) is not None:

@@ -29,6 +29,7 @@ from cdc_pipeline.mirrors.model.computed_columns import NTZ
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS, MirrorState, row_gaps
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.spark.small_frames import totals
 
 UNFINISHED = Gap(GapKind.UNSEEN_START, "a rebuild that creates the mirror has not finished: run it again")
 UNREADABLE = "unreadable"
@@ -133,7 +134,9 @@ class MirrorReplacer:
             # a cut that follows a rebuild which died here takes the mirror as it is
             properties = new.properties | row_gaps(new, UNFINISHED)
             kept = {key: text for key, text in properties.items() if not key.startswith("delta.columnMapping.max")}
-            create_table(spark, path, self.commit, schema=_plain_schema(new), properties=kept)
+            # without the column mapping ids of the other table
+            schema = StructType([StructField(field.name, field.dataType) for field in new.schema.fields])
+            create_table(spark, path, self.commit, schema=schema, properties=kept)
             mirror_id = new.properties["cdc.mirror_id"]
         else:
             mirror_id = now.properties["cdc.mirror_id"]
@@ -156,11 +159,6 @@ def _compared_state(table: TableState) -> tuple[object, ...]:
     return (state.name, state.schema, state.inferred, state.gaps, masks, sources, state.computed, referencing)
 
 
-def _plain_schema(table: TableState) -> StructType:
-    """The columns without the column mapping ids of their table."""
-    return StructType([StructField(field.name, field.dataType) for field in table.schema.fields])
-
-
 def content_hash(frame: DataFrame, without: frozenset[str] = frozenset()) -> str:
     """`rows:schema:sum`: the row count, a hash of column names and types, and the sum of a 64-bit hash of each row.
 
@@ -170,10 +168,9 @@ def content_hash(frame: DataFrame, without: frozenset[str] = frozenset()) -> str
     fields = [field for field in frame.schema.fields if field.name not in without]
     cells = [cell for field in fields for cell in _cells(F.col(quoted(field.name)), field.dataType)]
     row = F.xxhash64(*cells) if cells else F.lit(0)
-    totals = frame.agg(F.count("*").alias("rows"), F.sum(row.cast("DECIMAL(38,0)")).alias("sum")).first()
-    assert totals is not None
+    rows, hashes = totals(frame, F.count("*"), F.sum(row.cast("DECIMAL(38,0)")))
     schema = "|".join(f"{field.name}:{field.dataType.simpleString()}" for field in fields)
-    return f"{totals['rows']}:{hashlib.sha256(schema.encode()).hexdigest()[:16]}:{totals['sum'] or 0}"
+    return f"{rows}:{hashlib.sha256(schema.encode()).hexdigest()[:16]}:{hashes or 0}"
 
 
 def _cells(cell: Column, kind: DataType) -> list[Column]:

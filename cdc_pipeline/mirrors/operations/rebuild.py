@@ -24,9 +24,9 @@ from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.contents import RELEASES
 from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.dialects.decoded_tables import decode_batches
-from cdc_pipeline.errors import LakeError, TransientError
+from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import Commit, commit_metadata, table_state
+from cdc_pipeline.lake.delta import Commit, table_state
 from cdc_pipeline.lake.faults import affects_all_tables
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import BASELINE_ROWS, LakePaths, first_line, remove_folder, table_folders
@@ -47,17 +47,16 @@ from cdc_pipeline.mirrors.changes.progress import (
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_ddl import update_held_statements
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
-from cdc_pipeline.mirrors.cuts.cut_report import CutReport, published_entries, with_held_gaps
-from cdc_pipeline.mirrors.cuts.publish import publish
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, publish, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.cuts.totals import NO_CHANGES, lake_balance
 from cdc_pipeline.mirrors.execution.mirror_folders import move_mirror
-from cdc_pipeline.mirrors.model.state import row_gaps
+from cdc_pipeline.mirrors.merge.step_context import add_row_gaps
 from cdc_pipeline.mirrors.operations.maintenance import EVERY, keep_table_small
 from cdc_pipeline.mirrors.operations.mirror_replacer import MirrorReplacer, TableRebuild, content_hash
 from cdc_pipeline.mirrors.operations.rebuild_scope import ALL, Scope, chosen_scope, copy_baseline_events, copy_inputs
-from cdc_pipeline.mirrors.operations.rebuild_start import DECODED, rebuild_start
+from cdc_pipeline.mirrors.operations.retention import DECODED, rebuild_start
 from cdc_pipeline.mirrors.operations.verification import Verifier
 from cdc_pipeline.mirrors.settings.ddl_policy import HeldTable, quarantined_tables
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
@@ -178,7 +177,7 @@ class Rebuilder:
         lake_state = published.cut_id, is_begun(self._lake, published), None if patterns else streams.last_batch
         if not patterns and (lost := newest_known_cut(self._lake, published)) > published.cut_id:
             if streams.without_watermark:
-                raise LakeError(f"no cut can be made: {streams.blocking_reason()}", pipeline=self._lake.paths.pipeline)
+                raise self._lake.error(f"no cut can be made: {streams.blocking_reason()}")
             # the lost cut, without its mirrors: all of them are made again
             streams = with_ends(self._lake, streams)
             abandoned, published = (
@@ -187,12 +186,11 @@ class Rebuilder:
             )
         require_published(self._lake, published, mirrors=False)
         if published is NO_CUT:
-            raise LakeError("no cut is published yet: run the ingest first", pipeline=self._lake.paths.pipeline)
+            raise self._lake.error("no cut is published yet: run the ingest first")
         if patterns and published.selection != self.maker.selection:
-            raise LakeError(
+            raise self._lake.error(
                 "include, exclude or routes have changed, and no cut has applied them yet: run the ingest first, or the "
-                "rebuild without tables",
-                pipeline=self._lake.paths.pipeline,
+                "rebuild without tables"
             )
         scope = chosen_scope(self.maker, patterns, published) if patterns else ALL
         start = rebuild_start(self._lake)
@@ -230,13 +228,10 @@ class Rebuilder:
         if not known:
             return
         rebuilt = published_cut(scratch)
-        for one in replace(verifier, lake=scratch).check(start, rebuilt, known).tables:
-            name = TableName(one.database, one.table)
-            path = rebuilt.mirror_folder(name, scratch.paths)
-            table = table_state(scratch.spark, path)
-            if table is not None and (one.contradicted or one.reason is not None):
-                commit = Commit(scratch.paths.app_id("verifications"), rebuilt.cut_id, {})
-                commit_metadata(scratch.spark, path, commit, properties=row_gaps(table, known[name]))
+        commit = Commit(scratch.paths.app_id("verifications"), rebuilt.cut_id, {})
+        for name, (one, _) in replace(verifier, lake=scratch).check(start, rebuilt, known).items():
+            if one.contradicted or one.reason is not None:
+                add_row_gaps(scratch.spark, rebuilt.mirror_folder(name, scratch.paths), [known[name]], commit)
 
     def _is_covered(self, scope: Scope, cut: PublishedCut, mirror: TableName) -> bool:
         """Whether the mirror of this earlier cut is one of the scope, under any name that its table had."""

@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import functions as F
 
-from cdc_pipeline.errors import LakeError
-from cdc_pipeline.lake.delta import table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.ddl_history import with_empty_results
 from cdc_pipeline.mirrors.changes.dead_letters import VALUE_HAS_TYPE
 from cdc_pipeline.mirrors.changes.progress import PublishedCut
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event
-from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mirrors.model.state import mirror_state
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT
 from cdc_pipeline.mysql.model import schema_changes as ddl
@@ -69,9 +67,8 @@ def chosen_scope(maker: CutMaker, patterns: Sequence[str], published: PublishedC
     if not wanted:
         shown = sorted(mirror_names.values())
         more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-        raise LakeError(
-            f"tables: {list(patterns)} matches no table; there are: {', '.join(shown[:_SHOWN])}{more}",
-            pipeline=maker.lake.paths.pipeline,
+        raise maker.lake.error(
+            f"tables: {list(patterns)} matches no table; there are: {', '.join(shown[:_SHOWN])}{more}"
         )
     tables = tied_tables(events, known, wanted, mirror_names)
     # a statement without a known table may concern any table
@@ -82,8 +79,8 @@ def chosen_scope(maker: CutMaker, patterns: Sequence[str], published: PublishedC
 def _upstream_tables(maker: CutMaker, published: PublishedCut, name: TableName) -> tuple[TableName, ...]:
     """The upstream tables of a mirror. Its own name may differ: `routes` rename, and `ddl_policy: keep` renames the mirror
     of a dropped table."""
-    table = table_state(maker.lake.spark, published.mirror_folder(name, maker.lake.paths))
-    return (name,) if table is None else MirrorState.from_properties(table.properties).upstream_tables
+    state = mirror_state(maker.lake.spark, published.mirror_folder(name, maker.lake.paths))
+    return (name,) if state is None else state.upstream_tables
 
 
 def tied_tables(

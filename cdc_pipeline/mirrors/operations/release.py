@@ -25,7 +25,7 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.writes import append_once
 from cdc_pipeline.mirrors.operations.letter_choice import DeadLetterChoice
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
-from cdc_pipeline.mirrors.operations.rebuild_start import rebuild_start
+from cdc_pipeline.mirrors.operations.retention import rebuild_start
 from cdc_pipeline.positions import POSITION, Position
 
 _DETAILS = ("rule", "database", "table", "reason")
@@ -86,14 +86,14 @@ class Releaser:
         Raises LakeError if no dead letter is chosen or a chosen position has none, and as `Rebuilder.rebuild`.
         """
         kept = read_releases(self._lake)
-        if kept is not None and not kept.where(F.col("run_id") == self._run_id).isEmpty():
+        stored = None if kept is None else kept.where(F.col("run_id") == self._run_id)
+        if stored is not None and not stored.isEmpty():
             # this run died after it had stored the releases
             rebuilt = self.rebuilder.rebuild()
-            own = kept.where(F.col("run_id") == self._run_id)
-            return ReleaseReport(_letters(own), DeadLetters(0, ()), rebuilt)
+            return ReleaseReport(_letters(stored), DeadLetters(0, ()), rebuilt)
         self.rebuilder.finish_begun_cut(abandon=True)  # it may write dead letters
         if not self._lake.exists("dead_letters"):
-            raise LakeError("there are no dead letters yet", pipeline=self._lake.paths.pipeline)
+            raise self._lake.error("there are no dead letters yet")
         letters = self._lake.read("dead_letters")
         try:
             found = choice.choose(letters, choice.replacement_rows(self._lake.spark))
@@ -107,7 +107,12 @@ class Releaser:
                 f"{self._lake.paths.pipeline}_rebuild, which completes it"
             ) from error
         self._require_records(found)
-        chosen = self._new_releases(found).persist()
+        own = {
+            "run_id": F.lit(self._run_id),
+            "released_at": F.lit(datetime.now(timezone.utc)),
+            "note": F.lit(self.note),
+        }
+        chosen = found.withColumns(own).select(*_RELEASE).persist()
         try:
             return self._release(chosen, kept)
         finally:
@@ -120,19 +125,10 @@ class Releaser:
             return
         row = chosen.where(F.col("batch_id") <= start.cut.last_batch).select(*POSITION).first()
         if row is not None:
-            raise LakeError(
+            raise self._lake.error(
                 f"{Position(*row)} cannot be released: rebuilds begin with a kept cut behind its batch (keep_raw_days). "
-                "Change the row upstream, so that it is sent again",
-                pipeline=self._lake.paths.pipeline,
+                "Change the row upstream, so that it is sent again"
             )
-
-    def _new_releases(self, chosen: DataFrame) -> DataFrame:
-        columns = {
-            "run_id": F.lit(self._run_id),
-            "released_at": F.lit(datetime.now(timezone.utc)),
-            "note": F.lit(self.note),
-        }
-        return chosen.withColumns(columns).select(*_RELEASE)
 
     def _release(self, chosen: DataFrame, kept: DataFrame | None) -> ReleaseReport:
         """Releases the records of `chosen` that no longer break a rule; `kept` are earlier releases."""

@@ -2,6 +2,8 @@
 
 A cut is kept by copies of its mirrors, which share their files (`lake.table_copies`). Once it is old enough, whole batches
 that it covers are removed, and the next one is kept.
+
+A rebuild begins with nothing, or with the newest kept cut once batches were removed.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
+from cdc_pipeline.dialects.decoded_tables import OTHER_TABLES
 from cdc_pipeline.errors import LakeError
 from cdc_pipeline.gaps import GapKind
-from cdc_pipeline.lake.control_tables import read_rows
-from cdc_pipeline.lake.delta import Commit, commit_session, table_state
-from cdc_pipeline.lake.delta_log import readable_version
+from cdc_pipeline.lake.control_tables import read_rows, read_sums
+from cdc_pipeline.lake.delta import Commit, commit_session, committed_version, table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import remove_folder
 from cdc_pipeline.lake.table_copies import copy_version
@@ -32,10 +34,13 @@ from cdc_pipeline.lake.tables.kept_cuts import (
     removal_writer,
     removed_batches,
 )
-from cdc_pipeline.mirrors.changes.progress import PublishedCut, cut_with_id, published_cut
-from cdc_pipeline.mirrors.changes.window import Window
-from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries
-from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.lake.writes import append_once
+from cdc_pipeline.mirrors.changes.progress import NO_CUT, PublishedCut, cut_with_id, published_cut, window_between
+from cdc_pipeline.mirrors.cuts.cut_report import published_entries
+from cdc_pipeline.mirrors.cuts.reading import version_with_rows
+from cdc_pipeline.mirrors.model.state import mirror_state
+from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.spark.small_frames import totals
 
 _SHOWN = 5
 
@@ -57,7 +62,7 @@ class Retention:
             )
         period, now = timedelta(days=min(self.days.values())), now or datetime.now(timezone.utc)
         # a rebuild has changed what the cuts before it had
-        first = max((cut["cut_id"] for cut in _rebuilt_cuts(lake)), default=0)
+        first = max((cut["cut_id"] for cut in rebuilt_cuts(lake)), default=0)
         kept = [one for one in kept_cuts(lake) if one.cut_id >= first]
         if not kept or now - kept[-1].at >= period:
             kept += keep_newest_cut(lake, run_id, report, now)
@@ -71,7 +76,11 @@ def keep_newest_cut(lake: Lake, run_id: str, report: Callable[[str], None], now:
     """Keeps the newest cut, if it has all changes that have arrived: a rebuild that begins there could not apply others."""
     published = published_cut(lake)
     entries = published_entries(published, lake.paths)
-    waiting = {str(table.name) for table in published.held} | {str(one.name) for one in entries if _is_late(lake, one)}
+    waiting = {str(table.name) for table in published.held}
+    for entry in entries:
+        mirror = mirror_state(lake.spark, entry.path)
+        if mirror is not None and any(gap.kind in (GapKind.LATE_CHANGES, GapKind.LATE_DDL) for gap in mirror.gaps):
+            waiting.add(str(entry.name))
     if not published.cut_id or waiting:
         report(
             f"no cut is kept, and no batch is removed, while tables are held or a rebuild would apply late changes: "
@@ -81,10 +90,7 @@ def keep_newest_cut(lake: Lake, run_id: str, report: Callable[[str], None], now:
         )
         return []
     for entry in entries:
-        # OPTIMIZE may have replaced the files of the cut's version, with the same rows
-        version = readable_version(lake.spark, entry.path, entry.version)
-        if version is None and (state := table_state(lake.spark, entry.path)) is not None:
-            version = state.version
+        version = version_with_rows(lake, entry.path, entry.version, is_unchanged=True)
         target = lake.paths.kept_mirror(entry.mirror_id, entry.version)
         copy_version(lake.spark, entry.path, target, entry.version if version is None else version)
     found = KeptCut(published.cut_id, _covered_batch(lake, published), now)
@@ -93,18 +99,10 @@ def keep_newest_cut(lake: Lake, run_id: str, report: Callable[[str], None], now:
     return [found]
 
 
-def _is_late(lake: Lake, entry: MirrorEntry) -> bool:
-    """Whether something has arrived late, which a rebuild would apply."""
-    state = table_state(lake.spark, entry.path)
-    gaps = () if state is None else MirrorState.from_properties(state.properties).gaps
-    return any(gap.kind in (GapKind.LATE_CHANGES, GapKind.LATE_DDL) for gap in gaps)
-
-
 def _covered_batch(lake: Lake, published: PublishedCut) -> int:
     """The last batch such that the cut has the row changes of it and of all batches before."""
-    window = Window(0, None, published.resolved_tso, 0, published.last_batch, before=published.ends)
-    pending = window.read_pending(lake).agg(F.min("batch_id")).first()
-    return published.last_batch if pending is None or pending[0] is None else pending[0] - 1
+    (first_pending,) = totals(window_between(NO_CUT, published).read_pending(lake), F.min("batch_id"))
+    return published.last_batch if first_pending is None else int(first_pending) - 1
 
 
 def remove_batches(
@@ -123,7 +121,8 @@ def remove_batches(
     report(f"{table}: batches up to {last} are removed; a rebuild begins with cut {kept.cut_id}")
 
 
-def _rebuilt_cuts(lake: Lake) -> list[dict[str, Any]]:
+def rebuilt_cuts(lake: Lake) -> list[dict[str, Any]]:
+    """`cut_id`, `rebuilt` and `rebuilt_tables` of the cuts that rebuilds have published."""
     rows = read_rows(lake, CUTS, columns=["cut_id", "rebuilt", "rebuilt_tables"])
     return [row for row in rows if row["rebuilt"] or row["rebuilt_tables"]]
 
@@ -139,3 +138,62 @@ def _remove_former(lake: Lake, kept: list[KeptCut]) -> None:
 def _folders(lake: Lake, cuts: Iterable[int]) -> set[str]:
     entries = (entry for cut in cuts for entry in published_entries(cut_with_id(lake, cut), lake.paths))
     return {lake.paths.kept_mirror(entry.mirror_id, entry.version) for entry in entries}
+
+
+# ---- where a rebuild begins
+
+DECODED = ("change_log", *OTHER_TABLES, "batches")
+
+
+@dataclass(frozen=True)
+class RebuildStart:
+    """A kept cut, which has the changes of all batches that were removed."""
+
+    cut: PublishedCut
+
+    def copy_decoded(self, lake: Lake, scratch: Lake) -> None:
+        """Copies what the decoded tables have of the batches up to the cut, which are not decoded again: the cut has applied
+        most of their changes and decided their statements."""
+        for table in DECODED:
+            rows = lake.read(table).where(F.col("batch_id") <= self.cut.last_batch)
+            commit = Commit(scratch.paths.app_id(table), self.cut.last_batch, {"batch": self.cut.last_batch})
+            append_once(rows, scratch.paths.table(table), commit)
+
+    def copy_mirrors(self, lake: Lake, scratch: Lake, covers: Callable[[TableName], bool]) -> None:
+        """Makes the scratch lake the lake as it was at the cut, with the mirrors that the rebuild covers."""
+        kept = [entry for entry in published_entries(self.cut, lake.paths) if covers(entry.name)]
+        for entry in kept:
+            kept_at = lake.paths.kept_mirror(entry.mirror_id, entry.version)
+            state = table_state(lake.spark, kept_at)
+            if state is None:
+                raise lake.error(f"{kept_at} is missing: put it back")
+            target = scratch.paths.mirror_folder(entry.name, entry.mirror_id)
+            copy_version(lake.spark, kept_at, target, state.version)
+        ids = [entry.mirror_id for entry in kept]
+        row = lake.read(CUTS).where(F.col("cut_id") == self.cut.cut_id)
+        row = row.withColumn("mirrors", F.filter("mirrors", lambda mirror: mirror["mirror_id"].isin(ids)))
+        append_once(row, scratch.paths.table(CUTS), Commit(scratch.paths.app_id(CUTS), self.cut.cut_id, {}))
+
+    def earlier_changes(self, lake: Lake) -> int:
+        """How many row changes the cut and those before it have applied."""
+        decoded = read_sums(lake, "batches", ("batch_id", "<=", self.cut.last_batch), columns=["row_changes"])
+        return decoded["row_changes"] - self.cut.pending
+
+
+def rebuild_start(lake: Lake) -> RebuildStart | None:
+    """Where a rebuild begins; None: with nothing. Raises LakeError if the kept cut is lost."""
+    newest = max((removed_batches(lake, table) for table in REMOVED_FROM), key=lambda found: found[1])
+    in_logs = any(
+        (committed_version(lake.spark, lake.paths.table(table), removal_writer(lake, table)) or 0)
+        > removed_batches(lake, table)[0]
+        for table in REMOVED_FROM
+    )
+    if not newest[0] and not in_logs:
+        return None
+    cut = cut_with_id(lake, newest[1])
+    if in_logs or cut is NO_CUT:
+        raise lake.error(
+            "batches were removed, and kept_cuts or consistent_cuts no longer has the cut that has their changes. Nothing "
+            "was changed. Put these folders back"
+        )
+    return RebuildStart(cut)

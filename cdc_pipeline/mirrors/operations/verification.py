@@ -7,26 +7,25 @@ wrong place, or was written past the binlog.
 
 from __future__ import annotations
 
+import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from functools import cached_property, partial
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.claims import read_claims
-from cdc_pipeline.dialects.contents import read_raw_batches
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.lake.control_tables import read_rows, read_sums
-from cdc_pipeline.lake.delta import Commit, TableState, commit_metadata, table_state
+from cdc_pipeline.lake.control_tables import read_sums
+from cdc_pipeline.lake.delta import Commit
 from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.batches import first_decoding
-from cdc_pipeline.lake.tables.consistent_cuts import CUTS
 from cdc_pipeline.lake.tables.verifications import (
     VERIFICATIONS,
     Rows,
@@ -39,15 +38,16 @@ from cdc_pipeline.lake.tables.verifications import (
 )
 from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.deliveries import RESENT_MS
-from cdc_pipeline.mirrors.changes.progress import PublishedCut, cut_with_id, published_cut
+from cdc_pipeline.mirrors.changes.progress import PublishedCut, cut_with_id, published_cut, window_between
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup, encodings_of_groups, with_types
-from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.merge.row_chains import Chains, ChainTable, check_chains
 from cdc_pipeline.mirrors.merge.soft_deletes import live_rows
+from cdc_pipeline.mirrors.merge.step_context import add_row_gaps
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
-from cdc_pipeline.mirrors.model.state import MirrorState, row_gaps
+from cdc_pipeline.mirrors.model.state import MirrorState, mirror_state
+from cdc_pipeline.mirrors.operations.retention import rebuilt_cuts
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, SchemaChange, TruncateTable
@@ -85,12 +85,16 @@ class Verifier:
             return ()
         start = cut_with_id(self.lake, verified)
         found = self.check(start, published)
-        for name, gap in found.gaps.items():
-            commit = Commit(self.lake.paths.app_id(VERIFICATIONS), published.cut_id, {"run_id": run_id})
-            self._add_gap(published.mirror_folder(name, self.lake.paths), gap, commit)
-            self.report(f"{name}: {gap}")
-        self.verified = [*self.verified, *append_verified(self.lake, published.cut_id, run_id, found.tables)]
-        return found.tables
+        commit = Commit(self.lake.paths.app_id(VERIFICATIONS), published.cut_id, {"run_id": run_id})
+        for name, (_, gap) in found.items():
+            if gap is not None:
+                path = published.mirror_folder(name, self.lake.paths)
+                if _contradiction(mirror_state(self.lake.spark, path)) is None:
+                    add_row_gaps(self.lake.spark, path, [gap], commit)
+                self.report(f"{name}: {gap}")
+        tables = tuple(verified for verified, _ in found.values())
+        self.verified = [*self.verified, *append_verified(self.lake, published.cut_id, run_id, tables)]
+        return tables
 
     def verify_if_due(self, run_id: str, pause: timedelta) -> None:
         """`verify`, if it last ran, or the first batch was decoded, longer ago than `pause`, and if a run has time for the
@@ -107,102 +111,73 @@ class Verifier:
         """The mirrors with the gap `contradicted`."""
         ids = {one.mirror_id for one in verified_totals(self.verified).values() if one.contradicted}
         entries = published_entries(published_cut(self.lake), self.lake.paths)
-        states = {entry.name: table_state(self.lake.spark, entry.path) for entry in entries if entry.mirror_id in ids}
-        gaps = {name: contradiction(state) for name, state in states.items() if state is not None}
-        return {name: gap for name, gap in gaps.items() if gap is not None}
+        states = {entry.name: mirror_state(self.lake.spark, entry.path) for entry in entries if entry.mirror_id in ids}
+        return {name: gap for name, state in states.items() if (gap := _contradiction(state)) is not None}
 
     def check(
         self, start: PublishedCut, published: PublishedCut, names: Iterable[TableName] | None = None
-    ) -> Verification:
-        """Compares the changes that the cuts after `start` have applied. Writes nothing. `names`: of mirrors; None: all."""
-        window = Window(
-            published.cut_id,
-            start.resolved_tso,
-            published.resolved_tso,
-            start.last_batch,
-            published.last_batch,
-            start.ends,
-            published.ends,
-        )
-        selection = published.selection
-        inside = selection.selected(window.read_changes(self.lake))
-        log = selection.selected(self.lake.read("change_log"))
-        entries = {
-            selection.key(entry.name): entry
-            for entry in published_entries(published, self.lake.paths)
-            if names is None or entry.name in set(names)
-        }
-        rows, found = (
-            CutRows(window, RowSelection(), log, inside, self.lake),
-            dict[TableName, tuple[Verified, Gap | None]](),
-        )
-        try:
-            tables = _Tables(
-                self, start, window.rows_before(log), rows, window.cut_id, self._last_statements(window, published)
-            )
-            for key in entries.keys() & tables.groups.keys():
-                found[entries[key].name] = tables.verified(key, entries[key])
-        finally:
-            rows.close()
-        gaps = {name: gap for name, (_, gap) in found.items() if gap is not None}
-        return Verification(tuple(verified for _, (verified, _) in sorted(found.items())), gaps)
+    ) -> dict[TableName, tuple[Verified, Gap | None]]:
+        """Compares the changes that the cuts after `start` have applied. Writes nothing. `names`: of mirrors; None: all.
 
-    def _last_statements(self, window: Window, published: PublishedCut) -> dict[TableName, DdlEvent]:
-        """Mirror's key → its last statement in the window."""
-        rows = window.rows_in(self.lake.read("ddl_history")).collect()
-        events = (mirrored_event(event, published.selection) for event in in_upstream_order(map(ddl_event, rows)))
-        return {name: event for event in events for name in event.names()}
-
-    def _add_gap(self, path: str, gap: Gap, commit: Commit) -> None:
-        table = table_state(self.lake.spark, path)
-        if table is not None and contradiction(table) is None:
-            commit_metadata(self.lake.spark, path, commit, properties=row_gaps(table, gap))
+        Returns, for each mirror with changes, what they prove, and the gap if they contradict its rows.
+        """
+        window, selection = window_between(start, published), published.selection
+        statements = window.rows_in(self.lake.read("ddl_history")).collect()
+        events = (mirrored_event(event, selection) for event in in_upstream_order(map(ddl_event, statements)))
+        last_statements = {name: event for event in events for name in event.names()}
+        entries = published_entries(published, self.lake.paths)
+        chosen = {selection.key(entry.name): entry for entry in entries if names is None or entry.name in set(names)}
+        with contextlib.closing(CutRows(self.lake, window, selection, RowSelection())) as rows:
+            before = window.rows_before(rows.log)
+            tables = _Tables(self.lake, self.settings, start, published, before, rows, last_statements)
+            keys = sorted(chosen.keys() & tables.groups.keys(), key=lambda key: chosen[key].name)
+            return {chosen[key].name: tables.verified(key, chosen[key]) for key in keys}
 
 
-@dataclass(frozen=True)
-class Verification:
-    """What the changes between two cuts have proved."""
-
-    tables: tuple[Verified, ...]
-    """Of those with changes."""
-    gaps: Mapping[TableName, Gap]
-    """Of the mirrors with contradictions."""
-
-
-def contradiction(table: TableState) -> Gap | None:
+def _contradiction(state: MirrorState | None) -> Gap | None:
     """The gap `contradicted` of a mirror."""
-    gaps = MirrorState.from_properties(table.properties).gaps
+    gaps = () if state is None else state.gaps
     return next((gap for gap in gaps if gap.kind is GapKind.CONTRADICTED), None)
 
 
+@dataclass(frozen=True)
 class _Tables:
-    """The tables with changes in a window."""
+    """The tables with changes in the window between two cuts."""
 
-    def __init__(
-        self,
-        verifier: Verifier,
-        start: PublishedCut,
-        before: DataFrame,
-        rows: CutRows,
-        cut_id: int,
-        statements: Mapping[TableName, DdlEvent],
-    ) -> None:
-        self._lake, self._settings, self._start = verifier.lake, verifier.settings, start
-        self._before, self._rows, self._statements = before, rows, statements
-        self._rebuilt = _rebuilt_between(self._lake, start.cut_id, cut_id)
-        self._former = {entry.mirror_id: entry for entry in published_entries(start, self._lake.paths)}
-        self.groups: dict[TableName, list[RowGroup]] = {}
-        for group in rows.group(with_text_bytes=False):
-            self.groups.setdefault(group.name, []).append(group)
+    lake: Lake
+    settings: CutSettings
+    start: PublishedCut
+    published: PublishedCut
+    before: DataFrame
+    """The row changes before the window."""
+    rows: CutRows
+    """Those in the window."""
+    statements: Mapping[TableName, DdlEvent]
+    """Mirror's key → its last statement in the window."""
+
+    @cached_property
+    def groups(self) -> dict[TableName, list[RowGroup]]:
+        """The row changes of each table, by key."""
+        found = defaultdict(list)
+        for group in self.rows.group(with_text_bytes=False):
+            found[group.name].append(group)
+        return found
+
+    @cached_property
+    def _former(self) -> dict[str, MirrorEntry]:
+        """Mirror id → the mirror at the start."""
+        return {entry.mirror_id: entry for entry in published_entries(self.start, self.lake.paths)}
+
+    @cached_property
+    def _rebuilt(self) -> set[TableName | None]:
+        return _rebuilt_between(self.lake, self.start.cut_id, self.published.cut_id)
 
     def verified(self, key: TableName, entry: MirrorEntry) -> tuple[Verified, Gap | None]:
         """What the changes of one table prove, and the gap if they contradict its rows."""
         changes = sum(group.changes for group in self.groups[key])
         found = Verified(entry.mirror_id, entry.name.database, entry.name.table, changes)
-        properties = table_state(self._lake.spark, entry.path)
-        if properties is None:
+        if (state := mirror_state(self.lake.spark, entry.path)) is None:
             return replace(found, reason="the mirror is not there"), None
-        state = MirrorState.from_properties(properties.properties)
         table = self._table(key, state)
         if (reason := _obstacle(table)) is not None:
             return replace(found, reason=reason), None
@@ -212,7 +187,7 @@ class _Tables:
 
     def _chains(self, key: TableName, entry: MirrorEntry, table: ChainTable) -> tuple[Chains, str | None]:
         """What the changes prove, and why not all of them were looked at."""
-        rows, last = self._of(key), self._statements.get(key)
+        rows, last = _of_table(self.rows.changes, key), self.statements.get(key)
         starts_complete = not any(gap.kind in _UNKNOWN_START for gap in table.state.gaps)
         if last is None:
             mirror = self._former_rows(entry) if table.has_plain_key else None
@@ -229,33 +204,28 @@ class _Tables:
         )
         return chains, None if is_empty else "a statement has changed the table in between"
 
-    def _of(self, key: TableName) -> DataFrame:
-        return _of_table(self._rows.changes, key)
-
     def _earlier(self, key: TableName) -> DataFrame:
         """The changes of the table before the window that an encoder without TSOs may have sent again in it."""
-        ends = self._start.ends.values()
+        ends = self.start.ends.values()
         since = F.lit(False) if not ends else F.col("at") >= min(ends) - (RESENT_MS << TSO_SHIFT)
-        return _of_table(self._before, key).where(since)
+        return _of_table(self.before, key).where(since)
 
     def _former_rows(self, entry: MirrorEntry) -> DataFrame | None:
         """The rows of the mirror at the start; None if they cannot be read, or a rebuild has replaced the mirror since."""
         former = self._former.get(entry.mirror_id)
         if former is None or entry.name in self._rebuilt or None in self._rebuilt:
             return None
-        version = readable_version(self._lake.spark, entry.path, former.version)
-        if version is None:
+        if (version := readable_version(self.lake.spark, entry.path, former.version)) is None:
             return None
-        mirror = self._lake.spark.read.format("delta").option("versionAsOf", version).load(entry.path)
+        mirror = self.lake.read_path(entry.path, version)
         return live_rows(mirror, keeps_deleted=former.keeps_deleted)
 
     def _table(self, key: TableName, state: MirrorState) -> ChainTable:
-        raw, claims = partial(read_raw_batches, self._lake), partial(read_claims, self._lake)
-        groups = with_types(self.groups[key], raw, self._rows.changes, lambda _: state, claims)
+        groups = with_types(self.groups[key], self.lake, self.rows.changes, lambda _: state)
         sent = {name.lower(): name for group in groups for name in group.columns}
         spelled = {name: sent.get(name.lower(), name) for name in state.schema.column_names}
-        own = state.key_columns(self._settings.keys)
-        return ChainTable(state, own, encodings_of_groups(groups), self._settings.time_zone, spelled)
+        own = state.key_columns(self.settings.keys)
+        return ChainTable(state, own, encodings_of_groups(groups), self.settings.time_zone, spelled)
 
 
 def _of_table(rows: DataFrame, key: TableName) -> DataFrame:
@@ -303,10 +273,7 @@ def _gap(chains: Chains) -> Gap:
 
 def _rebuilt_between(lake: Lake, first: int, last: int) -> set[TableName | None]:
     """The tables that rebuilds after the cut `first` have replaced; with None all of them."""
-    found: set[TableName | None] = set()
-    columns = ["cut_id", "rebuilt", "rebuilt_tables"]
-    for row in read_rows(lake, CUTS, ("cut_id", ">", first), ("cut_id", "<=", last), columns=columns):
-        if row["rebuilt"]:
-            found.add(None)
-        found.update(TableName(name["database"], name["table"]) for name in row["rebuilt_tables"] or ())
-    return found
+    cuts = [cut for cut in rebuilt_cuts(lake) if first < cut["cut_id"] <= last]
+    tables = (table for cut in cuts for table in cut["rebuilt_tables"] or ())
+    found: set[TableName | None] = {TableName(table["database"], table["table"]) for table in tables}
+    return found | {None} if any(cut["rebuilt"] for cut in cuts) else found

@@ -80,19 +80,6 @@ class ColumnRules:
                 declared = merged_columns(declared, (*declared, *columns))
         return declared
 
-    def unknown_columns(self, state: MirrorState) -> list[str]:
-        """Masked columns that a rule names for exactly this table (no wildcard) and that the table does not have."""
-        existing = {name.casefold() for name in state.schema.column_names}
-        return sorted(
-            {
-                column
-                for pattern, columns in self.masks
-                if pattern.lower() == str(state.name).lower()
-                for column, _ in columns
-                if column.casefold() not in existing
-            }
-        )
-
     def with_masks(self, state: MirrorState, earlier: Mapping[str, Mask]) -> MirrorState:
         """The state with `earlier` masks (by today's column names) and those of the rules, and with the gaps they cause."""
         masks: dict[str, Mask] = {}
@@ -163,12 +150,6 @@ class ColumnRules:
         """JSON with the `mask_key` instead of the salt."""
         return _RULES_JSON.to_json((self, self.mask_key))
 
-    @staticmethod
-    def from_json(text: str, salt: str = "") -> ColumnRules:
-        """The rules of `to_json`. Raises MaskSaltError if they were stored with another salt."""
-        rules, mask_key = _RULES_JSON.from_json(text)
-        return rules.with_salt(salt, mask_key)
-
 
 _RULES_JSON = StoredJson(tuple[ColumnRules, str])
 
@@ -178,9 +159,17 @@ def _mask_gap(column: Column, message: str) -> Gap:
 
 
 def unknown_masked_columns(rules: ColumnRules, steps: Iterable[Step]) -> dict[TableName, list[str]]:
-    """The masked columns that a table does not have after the steps (misspelled, or former names), by table."""
-    unknown = {state.name: rules.unknown_columns(state) for state in final_states(steps)}
-    return {name: columns for name, columns in sorted(unknown.items()) if columns}
+    """The masked columns that a table does not have after the steps (misspelled, or former names), by table.
+
+    Only those of rules that name the table exactly, without a wildcard.
+    """
+    found = dict[TableName, list[str]]()
+    for state in sorted(final_states(steps), key=lambda state: state.name):
+        own = [columns for pattern, columns in rules.masks if pattern.lower() == str(state.name).lower()]
+        existing = {name.casefold() for name in state.schema.column_names}
+        if unknown := {column for columns in own for column, _ in columns if column.casefold() not in existing}:
+            found[state.name] = sorted(unknown)
+    return found
 
 
 def soft_delete_problems(

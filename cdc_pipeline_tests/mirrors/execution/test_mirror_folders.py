@@ -22,6 +22,7 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.execution import mirror_folders, step_runner
 from cdc_pipeline.mirrors.execution.step_runner import StepRunner
 from cdc_pipeline.mirrors.merge.apply_rows import RowCounts
+from cdc_pipeline.mirrors.merge.step_context import StepContext
 from cdc_pipeline.mirrors.model.state import DROPPED_BY, MirrorState
 from cdc_pipeline.mirrors.model.step_commits import CutCommits
 from cdc_pipeline.mirrors.model.steps import ApplyRows, RenameMirror
@@ -94,8 +95,8 @@ class FakeLake:
         self.removed.append(path)
         del self.folders[path]
 
-    def let_in(self, path: str, step: ApplyRows, row_set: object, commits: Any, notes: object) -> RowCounts:
-        self.commit(None, path, commits(1))
+    def let_in(self, context: StepContext, step: ApplyRows, row_set: object) -> RowCounts:
+        self.commit(None, context.path, context.commits(1))
         return RowCounts()
 
     @property

@@ -12,6 +12,7 @@ from cdc_pipeline.gaps import Gap
 from cdc_pipeline.lake.delta import Commit, commit_metadata, table_state
 from cdc_pipeline.mirrors.model.state import row_gaps
 from cdc_pipeline.mirrors.model.step_commits import StepCommits
+from cdc_pipeline.spark.small_frames import totals
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,17 @@ class StepContext:
         return self.spark.read.format("delta").load(self.path)
 
     def add_gaps(self, gaps: Sequence[Gap], commit: Commit) -> None:
-        """Adds gaps found in rows to the mirror's properties.
+        """`add_row_gaps` to the mirror.
 
-        Call it with `commits.finding(part)` before the commit of that part writes the rows.
+        Call it with a commit of its own (`commits.for_gaps`) before the commit that writes the rows.
         """
-        table = table_state(self.spark, self.path)
-        if gaps and table is not None:
-            commit_metadata(self.spark, self.path, commit, properties=row_gaps(table, *gaps))
+        add_row_gaps(self.spark, self.path, gaps, commit)
+
+
+def add_row_gaps(spark: SparkSession, path: str, gaps: Sequence[Gap], commit: Commit) -> None:
+    """Adds gaps found in rows to the properties of the mirror at `path`, if there is one."""
+    if gaps and (table := table_state(spark, path)) is not None:
+        commit_metadata(spark, path, commit, properties=row_gaps(table, *gaps))
 
 
 def found_in(rows: DataFrame, conditions: Mapping[str, Column]) -> list[tuple[str, int]]:
@@ -46,6 +51,4 @@ def found_in(rows: DataFrame, conditions: Mapping[str, Column]) -> list[tuple[st
     if not conditions:
         return []
     counts = [F.count(F.when(condition, 1)).alias(f"n{index}") for index, condition in enumerate(conditions.values())]
-    found = rows.agg(*counts).first()
-    assert found is not None
-    return [(name, count) for name, count in zip(conditions, found, strict=True) if count]
+    return [(name, count) for name, count in zip(conditions, totals(rows, *counts), strict=True) if count]
