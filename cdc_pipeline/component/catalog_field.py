@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from cdc_pipeline.catalogs.glue import Glue
 from cdc_pipeline.catalogs.hive import Hive
@@ -18,7 +18,8 @@ class HiveCatalog(YamlModel):
     """A Hive metastore. Kerberos and TLS are those of `hive-site.xml` on the driver's class path."""
 
     type: Literal["hive"]
-    uri: Annotated[str, Field(description="Address of the metastore: thrift://host:port, several separated by commas.")]
+    uri: str
+    """Address of the metastore: thrift://host:port, several separated by commas."""
 
     @field_validator("uri")
     @classmethod

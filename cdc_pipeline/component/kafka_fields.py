@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import dagster as dg
-from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, ConfigDict, PlainSerializer, model_validator
 
 from cdc_pipeline.component.yaml_model import YamlModel, render_template, secret_resolver
 from cdc_pipeline.sources.kafka.client_settings import HIDDEN, SecretText, is_secret
@@ -31,27 +31,21 @@ class SecuritySettings(YamlModel):
     # errors must not show the value, which may be a password
     model_config = ConfigDict(hide_input_in_errors=True)
 
-    protocol: Annotated[
-        Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], Field(description="Protocol of the listener.")
-    ] = "PLAINTEXT"
-    mechanism: Annotated[
-        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None,
-        Field(description="SASL mechanism. For others use options and sensor_options."),
-    ] = None
-    username: Annotated[str, secret_resolver("source.security.username"), Field(description="User of the login.")] = ""
-    password: Annotated[
-        Secret,
-        secret_resolver("source.security.password"),
-        Field(description="Secret: password of the login, from the environment."),
-    ] = ""
-    ca: Annotated[str, Field(description="Certificates of the authorities that sign the brokers' certificates.")] = ""
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Protocol of the listener."""
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    """SASL mechanism. For others use options and sensor_options."""
+    username: Annotated[str, secret_resolver("source.security.username")] = ""
+    """User of the login."""
+    password: Annotated[Secret, secret_resolver("source.security.password")] = ""
+    """Secret: password of the login, from the environment."""
+    ca: str = ""
+    """Certificates of the authorities that sign the brokers' certificates."""
     # its file may contain the key
-    certificate: Annotated[Secret, Field(description="Certificate of the client.")] = ""
-    key: Annotated[
-        Secret,
-        secret_resolver("source.security.key"),
-        Field(description="Private key of the client in PKCS#8 (BEGIN PRIVATE KEY). Its text is a secret."),
-    ] = ""
+    certificate: Secret = ""
+    """Certificate of the client."""
+    key: Annotated[Secret, secret_resolver("source.security.key")] = ""
+    """Private key of the client in PKCS#8 (BEGIN PRIVATE KEY). Its text is a secret."""
 
     @model_validator(mode="after")
     def _validate_fields(self) -> SecuritySettings:

@@ -34,8 +34,9 @@ class CaptureFilesSource(YamlModel):
     """A folder of `*.jsonl` or `*.jsonl.gz` files. Each line is one record in the format of `kcat -C -J`."""
 
     type: Literal["capture_files"]
-    path: Annotated[str, Field(min_length=1, description="The folder. Each run ingests the files that were added.")]
-    tables: TopicTables = {}  # noqa: RUF012  # pydantic copies it
+    path: Annotated[str, Field(min_length=1)]
+    """The folder. Each run ingests the files that were added."""
+    tables: TopicTables = {}
 
     @property
     def source(self) -> Source:
@@ -45,17 +46,12 @@ class CaptureFilesSource(YamlModel):
 class StartAt(YamlModel):
     """Start position of a pipeline without ingested records. Exactly one field is expected."""
 
-    timestamp: Annotated[
-        str | int | None,
-        Field(
-            description="Start at the first record with this or a later timestamp: 2026-11-22T10:00:00Z, or ms since 1970."
-        ),
-    ] = None
-    offsets: Annotated[Offsets | None, Field(description="First offset to read, per topic and partition.")] = None
-    commit_tso: Annotated[
-        int | None,
-        Field(description="Start at the first record whose timestamp is at most ten minutes before this TSO."),
-    ] = None
+    timestamp: str | int | None = None
+    """Start at the first record with this or a later timestamp: 2026-11-22T10:00:00Z, or ms since 1970."""
+    offsets: Offsets | None = None
+    """First offset to read, per topic and partition."""
+    commit_tso: int | None = None
+    """Start at the first record whose timestamp is at most ten minutes before this TSO."""
 
     @model_validator(mode="after")
     def _validate_start(self) -> StartAt:
@@ -90,68 +86,36 @@ class KafkaSource(YamlModel):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     type: Literal["kafka"]
-    bootstrap_servers: Annotated[str, Field(min_length=1, description="Comma-separated list of host:port.")]
-    topics: Annotated[list[str], Field(description="Names of the topics.")] = []  # noqa: RUF012  # pydantic copies it
-    topic_pattern: Annotated[
-        str | None,
-        Field(description="Regular expression on complete topic names. New topics that match are ingested, too."),
-    ] = None
+    bootstrap_servers: Annotated[str, Field(min_length=1)]
+    """Comma-separated list of host:port."""
+    topics: list[str] = []
+    """Names of the topics."""
+    topic_pattern: str | None = None
+    """Regular expression on complete topic names. New topics that match are ingested, too."""
     start: Annotated[
-        Literal["earliest", "latest"] | StartAt,
-        dg.Resolver(_resolve_start, model_field_type=str | StartAt.model()),
-        Field(
-            description="Start position if the lake has no records yet: earliest, latest, or one of timestamp, offsets and "
-            "commit_tso. New topics and partitions are read from their first record."
-        ),
+        Literal["earliest", "latest"] | StartAt, dg.Resolver(_resolve_start, model_field_type=str | StartAt.model())
     ] = "earliest"
-    max_records_per_batch: Annotated[
-        int, Field(description="Maximum number of offsets per batch. A run ingests all available batches.")
-    ] = MAX_RECORDS
-    security: Annotated[
-        SecuritySettings,
-        settings_resolver(SecuritySettings),
-        Field(description="TLS and login of both clients: Spark's and the one that reads metadata."),
-    ] = SecuritySettings()
-    options: Annotated[
-        Options,
-        options_resolver("options"),
-        Field(
-            description="Settings of Spark's consumer by their Java names, passed on unchecked. isolation.level is "
-            "read_committed by default."
-        ),
-    ] = {}  # noqa: RUF012  # pydantic copies it
-    sensor_options: Annotated[
-        Options,
-        options_resolver("sensor_options"),
-        Field(
-            description="Settings of the metadata client, which the sensor and runs use, by their names in librdkafka, "
-            "passed on unchecked."
-        ),
-    ] = {}  # noqa: RUF012  # pydantic copies it
-    publish_group: Annotated[
-        str | None,
-        Field(
-            description="Consumer group to which each run commits its offsets, for lag monitoring. It is never read."
-        ),
-    ] = None
-    made_anew: Annotated[
-        dict[str, str],
-        Field(description="New name in the lake for a topic that was deleted and recreated: topic to name."),
-    ] = {}  # noqa: RUF012  # pydantic copies it
-    resume_at: Annotated[
-        Offsets,
-        Field(
-            description="Offset to continue at after records expired before they were read, per topic and partition."
-        ),
-    ] = {}  # noqa: RUF012  # pydantic copies it
-    ended: Annotated[
-        list[str],
-        Field(
-            description="Topics (by their names in the lake) without further records. They no longer limit the resolved TSO."
-        ),
-    ] = []  # noqa: RUF012  # pydantic copies it
-
-    tables: TopicTables = {}  # noqa: RUF012  # pydantic copies it
+    """Start position if the lake has no records yet: earliest, latest, or one of timestamp, offsets and commit_tso. New
+    topics and partitions are read from their first record."""
+    max_records_per_batch: int = MAX_RECORDS
+    """Maximum number of offsets per batch. A run ingests all available batches."""
+    security: Annotated[SecuritySettings, settings_resolver(SecuritySettings)] = SecuritySettings()
+    """TLS and login of both clients: Spark's and the one that reads metadata."""
+    options: Annotated[Options, options_resolver("options")] = {}
+    """Settings of Spark's consumer by their Java names, passed on unchecked. isolation.level is read_committed by
+    default."""
+    sensor_options: Annotated[Options, options_resolver("sensor_options")] = {}
+    """Settings of the metadata client, which the sensor and runs use, by their names in librdkafka, passed on
+    unchecked."""
+    publish_group: str | None = None
+    """Consumer group to which each run commits its offsets, for lag monitoring. It is never read."""
+    made_anew: dict[str, str] = {}
+    """New name in the lake for a topic that was deleted and recreated: topic to name."""
+    resume_at: Offsets = {}
+    """Offset to continue at after records expired before they were read, per topic and partition."""
+    ended: list[str] = []
+    """Topics (by their names in the lake) without further records. They no longer limit the resolved TSO."""
+    tables: TopicTables = {}
 
     @model_validator(mode="after")
     def _validate_topics(self) -> KafkaSource:
@@ -213,11 +177,12 @@ class TicdcStorageSource(YamlModel):
     """A folder that TiCDC's storage sink writes with protocol=canal-json."""
 
     type: Literal["ticdc_storage"]
-    path: Annotated[str, Field(min_length=1, description="Folder or Hadoop URI of the changefeed's sink URI.")]
-    topic: Annotated[str, Field(min_length=1, description="Topic name of the records in the lake.")] = "ticdc_storage"
-    max_bytes_per_batch: Annotated[
-        int, Field(description="Maximum size of the files of a batch, in bytes. A run ingests all available batches.")
-    ] = MAX_BYTES
+    path: Annotated[str, Field(min_length=1)]
+    """Folder or Hadoop URI of the changefeed's sink URI."""
+    topic: Annotated[str, Field(min_length=1)] = "ticdc_storage"
+    """Topic name of the records in the lake."""
+    max_bytes_per_batch: int = MAX_BYTES
+    """Maximum size of the files of a batch, in bytes. A run ingests all available batches."""
 
     _limit_bytes = limit("max_bytes_per_batch", least=1)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
 import dagster as dg
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from cdc_pipeline.component.yaml_model import YamlModel
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, ComputedRules
@@ -22,21 +22,13 @@ from cdc_pipeline.sources.kafka.client_settings import SecretText
 class RouteRule(YamlModel):
     """Renames the mirrors of the matching tables, or merges the tables into one mirror."""
 
-    match: Annotated[str, Field(description="Pattern on the upstream database.table.")]
-    to: Annotated[
-        str,
-        Field(
-            description="The mirror as database.table; `{database}` and `{table}` are replaced by the upstream names."
-        ),
-    ]
-
-    merge: Annotated[
-        bool,
-        Field(
-            description="Merge matching tables with the same mirror. `_source_database` and `_source_table` name the table "
-            "of a row and are part of the key."
-        ),
-    ] = False
+    match: str
+    """Pattern on the upstream database.table."""
+    to: str
+    """The mirror as database.table; `{database}` and `{table}` are replaced by the upstream names."""
+    merge: bool = False
+    """Merge matching tables with the same mirror. `_source_database` and `_source_table` name the table of a row and
+    are part of the key."""
 
     _is_a_pattern = field_validator("match")(require_pattern)
 
@@ -140,20 +132,12 @@ def check_masked_keys(masks: Masks, keys: Mapping[str, list[str]]) -> None:
 class ComputedField(YamlModel):
     """An additional mirror column, computed from the upstream columns of the same row."""
 
-    type: Annotated[
-        str,
-        Field(
-            description="Spark SQL type: boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), "
-            "string, binary, date, timestamp, timestamp_ntz, or array<…> of these."
-        ),
-    ]
-    sql: Annotated[
-        str,
-        Field(
-            description="Deterministic Spark SQL expression over the upstream columns of one mirror row. If it fails, the "
-            "column is NULL."
-        ),
-    ]
+    type: str
+    """Spark SQL type: boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, date,
+    timestamp, timestamp_ntz, or array<…> of these."""
+    sql: str
+    """Deterministic Spark SQL expression over the upstream columns of one mirror row. If it fails, the column is
+    NULL."""
 
 
 ComputedColumns: TypeAlias = dict[str, dict[str, ComputedField]]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import warnings
 from collections.abc import Mapping
 from datetime import datetime
 from functools import reduce
@@ -19,7 +18,7 @@ from typing import Annotated, Any
 
 import dagster as dg
 from jinja2 import Environment, StrictUndefined
-from pydantic import BaseModel, Discriminator, GetJsonSchemaHandler, Tag, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, GetJsonSchemaHandler, Tag, field_validator
 from pydantic_core import CoreSchema
 
 from cdc_pipeline.sources.kafka.client_settings import SecretText
@@ -32,15 +31,10 @@ _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 class YamlModel(dg.Model, dg.Resolvable):
     """Base of the models of the YAML file. Its schema has all descriptions and examples and precise errors.
 
-    `deprecated` of a field is the advice what to use instead. A file that sets the field causes a warning at each load.
+    The text below a field is its description.
     """
 
-    def model_post_init(self, context: Any, /) -> None:
-        super().model_post_init(context)
-        for name, field in type(self).model_fields.items():
-            if name in self.model_fields_set and field.deprecation_message:
-                # Python shows FutureWarning by default, and DeprecationWarning to developers only
-                warnings.warn(f"{name} is deprecated: {field.deprecation_message}", FutureWarning, stacklevel=2)
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Any:
@@ -111,7 +105,7 @@ def _is_variable(value: object) -> bool:
 def _describe(derived: type[BaseModel], declared: type[BaseModel]) -> None:
     for name, field in derived.model_fields.items():
         origin = declared.model_fields[name]
-        field.description, field.examples, field.deprecated = origin.description, origin.examples, origin.deprecated
+        field.description, field.examples = " ".join((origin.description or "").split()) or None, origin.examples
     extra = derived.model_config.get("json_schema_extra")
     added: JsonSchema = extra if isinstance(extra, dict) else {}
 
