@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import field_validator
 
 from cdc_pipeline.catalogs.glue import Glue
 from cdc_pipeline.catalogs.hive import Hive
-from cdc_pipeline.component.yaml_model import YamlModel
+from cdc_pipeline.component.yaml_model import YamlModel, resolver_by_type
 
 _ADDRESSES = re.compile(r"thrift://[^\s/:@,]+:\d+(,thrift://[^\s/:@,]+:\d+)*")
 
@@ -43,5 +43,6 @@ class GlueCatalog(YamlModel):
         return Glue()
 
 
-CatalogField = HiveCatalog | GlueCatalog
-CATALOGS: dict[str, type[HiveCatalog] | type[GlueCatalog]] = {"hive": HiveCatalog, "glue": GlueCatalog}
+CatalogField = Annotated[
+    HiveCatalog | GlueCatalog | None, resolver_by_type("catalog", hive=HiveCatalog, glue=GlueCatalog)
+]

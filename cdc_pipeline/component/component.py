@@ -20,11 +20,11 @@ from cdc_pipeline.assets.nodes import CUTS, table_key
 from cdc_pipeline.assets.raw import raw_asset
 from cdc_pipeline.assets.sources import source_specs
 from cdc_pipeline.component import run_fields, table_fields
-from cdc_pipeline.component.catalog_field import CATALOGS, CatalogField
+from cdc_pipeline.component.catalog_field import CatalogField
 from cdc_pipeline.component.scaffold import PipelineScaffolder
-from cdc_pipeline.component.snapshot_field import SNAPSHOTS, JdbcSnapshotSettings, SnapshotSettings
-from cdc_pipeline.component.source_field import SOURCES, SourceField, TicdcStorageSource
-from cdc_pipeline.component.yaml_model import YamlModel, limit, resolver_by_type, secret_resolver
+from cdc_pipeline.component.snapshot_field import SnapshotField
+from cdc_pipeline.component.source_field import SourceField, TicdcStorageSource
+from cdc_pipeline.component.yaml_model import YamlModel, limit, secret_resolver, settings_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
@@ -40,7 +40,6 @@ from cdc_pipeline.sources.kafka.client_settings import HIDDEN
 from cdc_pipeline.spark.session import own_spark
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_LEAST_RUNTIME_SECONDS = 60
 
 
 class DdlPolicyRules(YamlModel):
@@ -57,19 +56,6 @@ class DdlPolicyRules(YamlModel):
         for pattern in value:
             require_pattern(pattern)
         return value
-
-
-def _resolve_ddl_policy(context: dg.ResolutionContext, model: dg.Model | str) -> DdlPolicyRules:
-    if isinstance(model, str):
-        return _to_policy(context.resolve_value(model))
-    rules: DdlPolicyRules = DdlPolicyRules.resolve_from_model(context, model)
-    return rules
-
-
-def _to_policy(action: object) -> DdlPolicyRules:
-    if action not in (APPLY, KEEP, HOLD):
-        raise ValueError(f"ddl_policy: {action!r} is not a policy: {APPLY}, {KEEP} or {HOLD} is expected, or a mapping")
-    return DdlPolicyRules(default=action)
 
 
 class AssetTranslation(YamlModel):
@@ -103,18 +89,12 @@ class CdcPipeline(dg.Component, YamlModel):
     name: str
     """Name of the pipeline: first part of its asset keys, and its folder in the lake."""
     source: Annotated[
-        SourceField,
-        resolver_by_type("source", SOURCES),
-        Field(examples=[{"type": "kafka", "bootstrap_servers": "broker:9092", "topics": ["tidb-orders"]}]),
+        SourceField, Field(examples=[{"type": "kafka", "bootstrap_servers": "broker:9092", "topics": ["tidb-orders"]}])
     ]
     """Source of the records."""
     lake: Annotated[str, Field(min_length=1)]
     """Folder or Hadoop URI of the lake."""
-    catalog: Annotated[
-        CatalogField | None,
-        resolver_by_type("catalog", CATALOGS),
-        Field(examples=[{"type": "hive", "uri": "thrift://metastore:9083"}]),
-    ] = None
+    catalog: Annotated[CatalogField, Field(examples=[{"type": "hive", "uri": "thrift://metastore:9083"}])] = None
     """Catalog in which mirrors have names. Empty: none, they have paths only."""
     dialect: DialectName = "auto"
     """`auto` detects the dialect per record. With the name of a dialect, records of the others become dead letters."""
@@ -135,16 +115,14 @@ class CdcPipeline(dg.Component, YamlModel):
     """Key columns by the mirror's database.table, for tables without a primary key or UNIQUE NOT NULL key in their DDL.
     A table without a key is mirrored as a multiset of rows."""
     ddl_policy: Annotated[
-        DdlPolicyRules,
-        dg.Resolver(_resolve_ddl_policy, model_field_type=str | DdlPolicyRules.model()),
-        Field(examples=["apply"]),
+        DdlPolicyRules, settings_resolver(DdlPolicyRules, or_text=True), Field(examples=["apply"])
     ] = DdlPolicyRules()
     """`apply`: mirrors follow DDL. `keep`: dropped columns and tables are kept under another name. `hold`: a table
     stops before a statement that destroys rows or values, until it is approved. One policy for all tables, or `default`
     and `tables` (by pattern on the mirror's name)."""
-    metadata_columns: Annotated[
-        list[str], dg.Resolver(table_fields.resolve_metadata, model_field_type=str | list[str])
-    ] = list(METADATA_COLUMNS)
+    metadata_columns: Annotated[list[str], dg.Resolver.default(model_field_type=str | list[str])] = list(
+        METADATA_COLUMNS
+    )
     """Metadata columns of mirrors: some of `_commit_ts`, `_topic`, `_partition`, `_offset`, or `none`. Existing mirrors
     change after a rebuild."""
     mask: dict[str, dict[str, str | None]] = {}
@@ -165,11 +143,7 @@ class CdcPipeline(dg.Component, YamlModel):
     claim_store: str = ""
     """Folder or Hadoop URI of the messages that TiCDC stores outside of Kafka because of their size
     (large-message-handle-option claim-check). Empty: none."""
-    snapshot: Annotated[
-        SnapshotSettings | JdbcSnapshotSettings | None,
-        resolver_by_type("snapshot", SNAPSHOTS),
-        Field(examples=[{"type": "dumpling", "path": "s3a://bucket/export"}]),
-    ] = None
+    snapshot: Annotated[SnapshotField, Field(examples=[{"type": "dumpling", "path": "s3a://bucket/export"}])] = None
     """Tables that are older than their changes: an export, or a server. `<name>_snapshot` loads them."""
     keep_raw_days: int | None = None
     """How many days raw records stay. `<name>_maintain` removes older batches whose changes a kept cut has; rebuilds
@@ -192,27 +166,16 @@ class CdcPipeline(dg.Component, YamlModel):
         Field(examples=[{"key_prefix": "lake", "group_name": "cdc/{{ spec.group_name }}"}]),
     ] = None
     """Changes attributes of all assets."""
-    sensor: Annotated[
-        run_fields.SensorSettings,
-        run_fields.settings_resolver(run_fields.SensorSettings),
-        Field(examples=[{"running": True}]),
-    ] = run_fields.SensorSettings()
+    sensor: Annotated[run_fields.SensorField, Field(examples=[{"running": True}])] = run_fields.SensorSettings()
     """When `<name>_new_offsets` requests a run."""
-    follow: Annotated[
-        run_fields.FollowSettings,
-        run_fields.settings_resolver(run_fields.FollowSettings),
-        Field(examples=[{"enabled": True}]),
-    ] = run_fields.FollowSettings()
+    follow: Annotated[run_fields.FollowField, Field(examples=[{"enabled": True}])] = run_fields.FollowSettings()
     """Runs that stay and ingest batch after batch, so that mirrors are seconds behind the source."""
-    freshness: Annotated[
-        run_fields.FreshnessSettings,
-        run_fields.settings_resolver(run_fields.FreshnessSettings),
-        Field(examples=[{"warn_minutes": 10, "fail_minutes": 60}]),
-    ] = run_fields.FreshnessSettings()
+    freshness: Annotated[run_fields.FreshnessField, Field(examples=[{"warn_minutes": 10, "fail_minutes": 60}])] = (
+        run_fields.FreshnessSettings()
+    )
     """Limits for the age of the newest cut. Empty: no limits."""
     notify: Annotated[
-        run_fields.NotifySettings,
-        run_fields.settings_resolver(run_fields.NotifySettings),
+        run_fields.NotifyField,
         Field(examples=[{"urls": ["{{ env.ALERT_URL }}"], "ui_url": "https://dagster.example.com"}]),
     ] = run_fields.NotifySettings()
     """Alerts to Slack, by e-mail, to a webhook and others. Empty: none."""
@@ -318,22 +281,19 @@ class CdcPipeline(dg.Component, YamlModel):
 
     @field_validator("ddl_policy", mode="before")
     @classmethod
-    def _convert_policy(cls, value: object) -> object:
-        return _to_policy(value) if isinstance(value, str) else value
+    def _to_policy(cls, value: object) -> object:
+        if isinstance(value, (DdlPolicyRules, dict)):
+            return value
+        if value not in (APPLY, KEEP, HOLD):
+            raise ValueError(f"{value!r} is not a policy: {APPLY}, {KEEP} or {HOLD} is expected, or a mapping")
+        return DdlPolicyRules(default=value)
 
     _limit_threads = limit("merge_threads", least=1, most=64)
     _limit_rows = limit("key_check_rows", "verify_minutes")
     _limit_days = limit("keep_raw_days", "keep_change_log_days", least=1)
 
-    @field_validator("max_runtime_seconds")
-    @classmethod
-    def _validate_max_runtime(cls, value: int | None) -> int | None:
-        if value is not None and value < _LEAST_RUNTIME_SECONDS:
-            raise ValueError(
-                f"{value} is too small: {_LEAST_RUNTIME_SECONDS} or more seconds are expected, or nothing; a run that ends "
-                "before its first commit would be repeated forever"
-            )
-        return value
+    # a run that ends before its first commit would be repeated for ever
+    _limit_runtime = limit("max_runtime_seconds", least=60)
 
     @property
     def pipeline(self) -> Pipeline:

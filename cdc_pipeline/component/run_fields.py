@@ -12,23 +12,10 @@ from pydantic import ConfigDict, field_serializer, field_validator, model_valida
 from cdc_pipeline.assets.follower import FollowLimits
 from cdc_pipeline.checks.specs import CHECKS
 from cdc_pipeline.checks.streams import FreshnessLimits
-from cdc_pipeline.component.yaml_model import YamlModel, limit, render_template
+from cdc_pipeline.component.yaml_model import YamlModel, limit, render_template, settings_resolver
 from cdc_pipeline.sensors.new_offsets import SensorTiming
 from cdc_pipeline.sensors.notifications import RUN_FAILED, Notify, to_service
 from cdc_pipeline.sources.kafka.client_settings import HIDDEN, SecretText
-
-
-def settings_resolver(settings: type[dg.Resolvable]) -> dg.Resolver:
-    """Resolves a mapping of the YAML file to these settings."""
-
-    def resolve(context: dg.ResolutionContext, model: Any) -> Any:
-        if isinstance(model, str):
-            # Dagster treats text as a template, and its own resolver fails without naming the expected type. Without the
-            # text, which may be a secret
-            raise ValueError("is text: a mapping of fields is expected")
-        return settings.resolve_from_model(context, model)
-
-    return dg.Resolver(resolve, model_field_type=settings.model())
 
 
 class SensorSettings(YamlModel):
@@ -48,6 +35,9 @@ class SensorSettings(YamlModel):
     @property
     def timing(self) -> SensorTiming:
         return SensorTiming(self.interval_seconds, self.minimum_records, self.maximum_wait_seconds)
+
+
+SensorField = Annotated[SensorSettings, settings_resolver(SensorSettings)]
 
 
 class FollowSettings(YamlModel):
@@ -74,6 +64,9 @@ class FollowSettings(YamlModel):
             timing.minimum_records,
             timing.maximum_wait_seconds,
         )
+
+
+FollowField = Annotated[FollowSettings, settings_resolver(FollowSettings)]
 
 
 class FreshnessSettings(YamlModel):
@@ -112,6 +105,7 @@ class FreshnessSettings(YamlModel):
         return FreshnessLimits(warn, fail)
 
 
+FreshnessField = Annotated[FreshnessSettings, settings_resolver(FreshnessSettings)]
 EVENTS = (*CHECKS, RUN_FAILED)
 
 
@@ -173,3 +167,6 @@ class NotifySettings(YamlModel):
     @property
     def settings(self) -> Notify:
         return Notify(tuple(self.urls), tuple(self.events), self.ui_url)
+
+
+NotifyField = Annotated[NotifySettings, settings_resolver(NotifySettings)]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import ConfigDict, field_validator, model_validator
 
-from cdc_pipeline.component.kafka_fields import Secret
-from cdc_pipeline.component.yaml_model import YamlModel, milliseconds, secret_resolver
-from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
+from cdc_pipeline.component.yaml_model import (
+    Secret,
+    YamlModel,
+    milliseconds,
+    require_tso,
+    resolver_by_type,
+    secret_resolver,
+)
 from cdc_pipeline.pipeline import ExportedFiles, Snapshot
 from cdc_pipeline.snapshots.export import ExportType
 from cdc_pipeline.snapshots.position import ExportTimes
@@ -27,16 +32,11 @@ class _SnapshotFields(YamlModel):
     accept_gap: bool = False
     """Load tables although the stream may lack changes after the export. They have a gap then."""
 
-    @field_validator("changefeed_start")
-    @classmethod
-    def _validate_start(cls, value: int | None) -> int | None:
-        if value is None or FIRST_TSO <= value <= LAST_TSO:
-            return value
-        raise ValueError(f"{value} is not a TSO: a number such as 470613987560259584 is expected")
-
     definitions_only: bool = False
     """Import definitions, and no rows: for tables whose changes name no keys or types. The stream must have no
     statements about them."""
+
+    _require_tso = field_validator("changefeed_start")(require_tso)
 
 
 class SnapshotSettings(_SnapshotFields):
@@ -115,7 +115,7 @@ class JdbcSnapshotSettings(_SnapshotFields):
         return Snapshot(server, tuple(self.tables), *own, (self.driver,))
 
 
-SNAPSHOTS: dict[str, type[SnapshotSettings] | type[JdbcSnapshotSettings]] = {
-    **dict.fromkeys(("dumpling", "mydumper", "mysqldump"), SnapshotSettings),
-    "jdbc": JdbcSnapshotSettings,
-}
+SnapshotField = Annotated[
+    SnapshotSettings | JdbcSnapshotSettings | None,
+    resolver_by_type("snapshot", **dict.fromkeys(get_args(ExportType), SnapshotSettings), jdbc=JdbcSnapshotSettings),
+]

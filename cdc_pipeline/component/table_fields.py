@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-import dagster as dg
 from pydantic import field_validator
 
 from cdc_pipeline.component.yaml_model import YamlModel
@@ -61,19 +60,12 @@ _SHORTEST_SALT = 16
 NO_METADATA = "none"
 
 
-def resolve_metadata(context: dg.ResolutionContext, value: list[str] | str) -> list[str]:
-    """The field `metadata_columns` of a YAML file."""
-    return [str(name) for name in metadata_list(context.resolve_value(value))]
-
-
 def metadata_list(value: object) -> list[object]:
-    """The value of the field as a list; `none` is empty. Raises ValueError for other types."""
+    """The field `metadata_columns` as a list; `none` is empty. Raises ValueError for other types."""
     if value == NO_METADATA:
         return []
     if not isinstance(value, (list, tuple)):
-        raise ValueError(
-            f"metadata_columns: {value!r} is not a list: some of {', '.join(METADATA_COLUMNS)}, or none is expected"
-        )
+        raise ValueError(f"{value!r} is not a list: some of {', '.join(METADATA_COLUMNS)}, or none is expected")
     return list(value)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -18,12 +17,25 @@ from typing import Annotated, Any
 
 import dagster as dg
 from jinja2 import Environment, StrictUndefined
-from pydantic import BaseModel, ConfigDict, Discriminator, GetJsonSchemaHandler, Tag, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    Tag,
+    field_validator,
+)
 from pydantic_core import CoreSchema
 
-from cdc_pipeline.sources.kafka.client_settings import SecretText
+from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
+from cdc_pipeline.sources.kafka.client_settings import HIDDEN, SecretText
 
 JsonSchema = dict[str, Any]
+Secret = Annotated[
+    str, AfterValidator(SecretText), PlainSerializer(lambda text: HIDDEN if text else "", when_used="json")
+]
 _TEXT: JsonSchema = {"type": "string"}
 _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 
@@ -90,6 +102,13 @@ def milliseconds(field: str, value: str | int | None) -> int:
     return int(moment.timestamp() * 1000)
 
 
+def require_tso(value: int | None) -> int | None:
+    """The value itself. Raises ValueError if it is not a TSO."""
+    if value is None or FIRST_TSO <= value <= LAST_TSO:
+        return value
+    raise ValueError(f"{value} is not a TSO: a number such as 470613987560259584 is expected")
+
+
 def _unset_variable(value: object, path: str) -> tuple[str, str] | None:
     """Path and name of the first variable in a text, list or mapping that the environment lacks."""
     if isinstance(value, str):
@@ -147,8 +166,23 @@ def _type_of(value: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def resolver_by_type(field: str, models: Mapping[str, type[YamlModel]]) -> dg.Resolver:
-    """Resolves a mapping whose `type` is the name of one of the models. Errors concern this model only."""
+def settings_resolver(settings: type[YamlModel], *, or_text: bool = False) -> dg.Resolver:
+    """Resolves a mapping to these settings. `or_text`: text is a value, too, with its template rendered."""
+
+    def resolve(context: dg.ResolutionContext, model: Any) -> Any:
+        if not isinstance(model, str):
+            return settings.resolve_from_model(context, model)
+        if or_text:
+            return context.resolve_value(model)
+        # Dagster treats text as a template, and its own resolver fails without naming the expected type. Without the text,
+        # which may be a secret
+        raise ValueError("is text: a mapping of fields is expected")
+
+    return dg.Resolver(resolve, model_field_type=str | settings.model() if or_text else settings.model())
+
+
+def resolver_by_type(field: str, **models: type[YamlModel]) -> dg.Resolver:
+    """Resolves a mapping to the model that its `type` names. Errors concern this model only."""
 
     def resolve(context: dg.ResolutionContext, model: Any) -> Any:
         if isinstance(model, str):

@@ -593,7 +593,7 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "start": ({**_GOOD, "source": {**_KAFKA, "start": "soon"}}, ["start", "'earliest' or 'latest'"]),
     "start at two": (
-        {**_GOOD, "source": {**_KAFKA, "start": {"timestamp": "0", "commit_tso": 1}}},
+        {**_GOOD, "source": {**_KAFKA, "start": {"timestamp": "0", "commit_tso": 470613987560259584}}},
         ["StartAt", "one of timestamp, offsets and commit_tso is expected"],
     ),
     "start at no time": (
