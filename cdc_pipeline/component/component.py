@@ -31,7 +31,6 @@ from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import TableSelection
-from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors.new_offsets import new_offsets_sensor
 from cdc_pipeline.sensors.new_tables import new_tables_sensor
@@ -50,12 +49,7 @@ class DdlPolicyRules(YamlModel):
     tables: dict[str, DdlAction] = {}
     """Policy by pattern on the mirror's database.table (`*`, `?`, `[…]` as in file names). The first match applies."""
 
-    @field_validator("tables")
-    @classmethod
-    def _validate_tables(cls, value: dict[str, DdlAction]) -> dict[str, DdlAction]:
-        for pattern in value:
-            require_pattern(pattern)
-        return value
+    _validate_tables = field_validator("tables")(table_fields.require_patterns)
 
 
 class AssetTranslation(YamlModel):

@@ -85,16 +85,11 @@ class FreshnessSettings(YamlModel):
     def _warns_first(self) -> FreshnessSettings:
         if self.warn_minutes is not None and self.fail_minutes is not None and self.warn_minutes >= self.fail_minutes:
             raise ValueError(f"warn_minutes {self.warn_minutes} is not below fail_minutes {self.fail_minutes}")
-        if self.fail_minutes is not None:
-            self._require_policy(self.warn_minutes, self.fail_minutes)
-        return self
-
-    @staticmethod
-    def _require_policy(*limits: float | None) -> None:
         # with fail_minutes both become a freshness policy of Dagster, whose least window is a minute
-        for minutes in limits:
-            if minutes is not None and minutes < 1:
+        for minutes in (self.warn_minutes, self.fail_minutes):
+            if self.fail_minutes is not None and minutes is not None and minutes < 1:
                 raise ValueError(f"{minutes} is too small: with fail_minutes, 1 or more minutes are expected")
+        return self
 
     @property
     def limits(self) -> FreshnessLimits:

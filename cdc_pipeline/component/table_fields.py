@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, TypeVar
 
 from pydantic import field_validator
 
@@ -16,6 +16,9 @@ from cdc_pipeline.mirrors.settings.selection import Route
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.sources.kafka.client_settings import SecretText
+
+_Patterns = TypeVar("_Patterns", bound=Iterable[str])
+Masks: TypeAlias = "dict[str, dict[str, str | None]]"
 
 
 class RouteRule(YamlModel):
@@ -41,21 +44,20 @@ class RouteRule(YamlModel):
         return Route(self.match, self.to, self.merge)
 
 
-def require_patterns(value: list[str]) -> list[str]:
-    """The unchanged patterns. Raises ValueError if one is invalid."""
+def require_patterns(value: _Patterns) -> _Patterns:
+    """The value itself. Raises ValueError if one of its patterns is invalid."""
     for pattern in value:
         require_pattern(pattern)
     return value
 
 
 def require_include(value: list[str]) -> list[str]:
-    """The unchanged patterns of `include`. Raises ValueError if there is none."""
+    """The value itself. Raises ValueError if it has no pattern, or an invalid one."""
     if not value:
         raise ValueError('[] includes no table: at least one pattern is expected, such as shop.* (["*"]: all tables)')
     return require_patterns(value)
 
 
-Masks: TypeAlias = "dict[str, dict[str, str | None]]"
 _SHORTEST_SALT = 16
 NO_METADATA = "none"
 
