@@ -112,12 +112,12 @@ def _specs(pipeline: Pipeline, keys: Mapping[str, dg.AssetKey]) -> list[dg.Asset
 
 def _check_specs(keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetCheckSpec]:
     return [
-        check_spec(BALANCE, keys[CHANGE_LOG], blocking=True),
+        check_spec(BALANCE, keys[CHANGE_LOG]),
         check_spec(NO_LOST_OFFSETS, keys[CHANGE_LOG]),
         check_spec(FIELD_RULES, keys[CHANGE_LOG]),
         check_spec(WATERMARKS_ADVANCE, keys[WATERMARKS]),
         check_spec(NO_DEAD_LETTERS, keys[DEAD_LETTERS]),
-        *(check_spec(CONTRACT, key, blocking=True) for key in keys.values()),
+        *(check_spec(CONTRACT, key) for key in keys.values()),
     ]
 
 

@@ -1,8 +1,8 @@
 """The assets `mirror/<database>/<table>` and `consistent_cuts`: one step advances all mirrors to one resolved TSO."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -14,12 +14,11 @@ from cdc_pipeline.assets.metadata import column_schema, cut_metadata, mirror_met
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks import cuts as cut_checks
-from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, KeysToCheck, keys_hold_results, schema_results
+from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, keys_hold_results, schema_results
 from cdc_pipeline.checks.records import BALANCE, cut_balance_result
 from cdc_pipeline.checks.results import (
     CheckedAssets,
     code_span,
-    newest_evaluation,
     previous_metadata,
     previously_failed_tables,
     without_repeated,
@@ -51,6 +50,20 @@ _MERGED = (
 )
 _METADATA = ", with the {names} of the message\nthat wrote each row"
 _SOFT_DELETE = f" Rows deleted upstream stay, with {DELETED} true."
+
+
+_CHECKS = (
+    cut_checks.NO_GAPS,
+    cut_checks.NO_FAILED_ATTEMPTS,
+    cut_checks.DDL_APPLIED,
+    BALANCE,
+    cut_checks.NO_BREACH,
+    KEYS_HOLD,
+    cut_checks.ONLY_OWN_COMMITS,
+    SCHEMA_MATCHES_DDL,
+    cut_checks.BEFORE_IMAGES,
+)
+"""The checks of `consistent_cuts`, without `fresh`."""
 
 
 def mirror_parents(pipeline: Pipeline) -> list[dg.AssetKey]:
@@ -142,7 +155,7 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
         name=f"{pipeline.name}_mirrors",
         specs=[*specs, _cuts_spec(pipeline, cuts, list(names), limits)],
         check_specs=[
-            *_check_specs(cuts, limits),
+            *(check_spec(name, cuts) for name in (*_CHECKS, *([FRESH] if limits.declared else []))),
             *(spec for name, key in names.items() if key in live for spec in mirror_check_specs(name)),
         ],
         # the jobs have no check of a mirror: Dagster would plan each in each run, show it as skipped if the cut does not
@@ -189,8 +202,11 @@ def cut_results(
     catalog = nodes.update_catalog(lake, mirrors, reread=bool(report.selection_changes))
     checks = _lake_check_results(instance, lake, pipeline, report, assets, recent, asked)
     by_name = {entry.name: entry for entry in report.mirrors}
-    since = _time_of_cut(lake, report.cut_id - 1) if limits.fail and report.published else None
-    touched = {**dict.fromkeys(mirrors_to_confirm(report, limits, since), TableCounts()), **report.changed}
+    before = (
+        read_rows(lake, nodes.CUTS, ("cut_id", "=", report.cut_id - 1), columns=["published_at"]) if limits.fail else []
+    )
+    confirmed = mirrors_to_confirm(report, limits, before[0]["published_at"]) if before else []
+    touched = {**dict.fromkeys(confirmed, TableCounts()), **report.changed}
     results: list[StageResult] = [
         dg.MaterializeResult(
             asset_key=assets.mirror(name),
@@ -215,23 +231,11 @@ def cut_results(
         verifier.verify_if_due(run.run_id, timedelta(minutes=pipeline.verify_minutes))
     proved = previous_metadata(instance, cuts, cut_checks.BEFORE_IMAGES)
     checks += cut_checks.before_images_results(verifier.verified, verifier.contradicted(), proved, assets, asked)
-    gaps = _previous_gaps(instance, report, assets)
+    gaps = previous_metadata(instance, cuts, cut_checks.NO_GAPS)
     checks += cut_checks.mirror_gaps_results(report, gaps, assets, {*touched, *asked})
     checks += [cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *fresh]
     # the sums last: from them the next run knows what mirrors show
     return [*results, *sorted(checks, key=lambda result: result.asset_key == cuts)]
-
-
-def _time_of_cut(lake: Lake, cut_id: int) -> datetime | None:
-    rows = read_rows(lake, nodes.CUTS, ("cut_id", "=", cut_id), columns=["published_at"])
-    return rows[0]["published_at"] if rows else None
-
-
-def _previous_gaps(instance: dg.DagsterInstance, report: CutReport, assets: CheckedAssets) -> Mapping[str, Any] | None:
-    """What `mirror_gaps_results` compares with; None if mirrors have no results, as after an upgrade."""
-    keys = [dg.AssetCheckKey(assets.mirror(entry.name), cut_checks.NO_GAPS) for entry in report.mirrors[:1]]
-    has_results = all(newest_evaluation(instance, key) for key in keys)
-    return previous_metadata(instance, assets.cuts, cut_checks.NO_GAPS) if has_results else None
 
 
 def _cuts_spec(
@@ -247,21 +251,6 @@ def _cuts_spec(
         freshness_policy=limits.policy(),
         metadata=nodes.address(pipeline, nodes.CUTS, pipeline.paths.table(nodes.CUTS)),
     )
-
-
-def _check_specs(cuts: dg.AssetKey, limits: FreshnessLimits) -> list[dg.AssetCheckSpec]:
-    return [
-        check_spec(cut_checks.NO_GAPS, cuts),
-        check_spec(cut_checks.NO_FAILED_ATTEMPTS, cuts),
-        check_spec(cut_checks.DDL_APPLIED, cuts),
-        check_spec(BALANCE, cuts, blocking=True),
-        check_spec(cut_checks.NO_BREACH, cuts),
-        check_spec(KEYS_HOLD, cuts),
-        check_spec(cut_checks.ONLY_OWN_COMMITS, cuts),
-        check_spec(SCHEMA_MATCHES_DDL, cuts),
-        check_spec(cut_checks.BEFORE_IMAGES, cuts),
-        *([check_spec(FRESH, cuts)] if limits.declared else []),
-    ]
 
 
 def _lake_check_results(
@@ -282,10 +271,11 @@ def _lake_check_results(
         check: previously_failed_tables(instance, cuts, check).union(map(str, asked))
         for check in (KEYS_HOLD, SCHEMA_MATCHES_DDL)
     }
-    scope = KeysToCheck(pipeline.keys, pipeline.key_check_rows, failed[KEYS_HOLD], pipeline.merge_threads)
     # the check no_gaps reports quarantined tables, and their mirrors may be unreadable
     readable = report.without_quarantined
-    keys = keys_hold_results(lake, readable, scope, assets)
+    keys = keys_hold_results(
+        lake, readable, assets, pipeline.keys, failed[KEYS_HOLD], pipeline.key_check_rows, pipeline.merge_threads
+    )
     schemas = schema_results(lake, readable, failed[SCHEMA_MATCHES_DDL], recent, assets)
     # the maintenance job looks at all tables
     commits = cut_checks.own_commits_result(

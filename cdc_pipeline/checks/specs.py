@@ -39,11 +39,12 @@ _DESCRIPTIONS = {
 }
 CHECKS = tuple(_DESCRIPTIONS)
 """Names of all checks."""
+BLOCKING = (BALANCE, CONTRACT)
+"""If one of them does not pass, the steps that follow are not run."""
 
 
-def check_spec(name: str, asset: dg.AssetKey, *, blocking: bool = False) -> dg.AssetCheckSpec:
-    """The check of this name. `blocking`: if it does not pass, the steps that follow are not run."""
-    return dg.AssetCheckSpec(name, asset=asset, description=_DESCRIPTIONS[name], blocking=blocking)
+def check_spec(name: str, asset: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(name, asset=asset, description=_DESCRIPTIONS[name], blocking=name in BLOCKING)
 
 
 def mirror_check_specs(mirror: dg.AssetKey) -> list[dg.AssetCheckSpec]:
