@@ -22,8 +22,7 @@ from cdc_pipeline.assets.jobs import one_step_job
 from cdc_pipeline.assets.mirrors import cut_results, mirror_parents, node_of_cuts
 from cdc_pipeline.assets.nodes import CUTS, table_key
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.assets.raw import ingest_results
-from cdc_pipeline.assets.sources import OBSERVED_SECONDS, due_observations
+from cdc_pipeline.assets.raw import OBSERVED_SECONDS, due_observations, ingest_results
 from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks.cuts import attempt_result
 from cdc_pipeline.checks.streams import NO_LIMITS, FreshnessLimits

@@ -1,7 +1,7 @@
 """The assets `mirror/<database>/<table>` and `consistent_cuts`: one step advances all mirrors to one resolved TSO."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -23,8 +23,8 @@ from cdc_pipeline.checks.results import (
     previously_failed_tables,
     without_repeated,
 )
-from cdc_pipeline.checks.specs import check_spec, mirror_check_specs
-from cdc_pipeline.checks.streams import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, mirrors_to_confirm
+from cdc_pipeline.checks.specs import cut_check_specs, mirror_check_specs
+from cdc_pipeline.checks.streams import NO_LIMITS, FreshnessLimits, fresh_result, mirrors_to_confirm
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog
 from cdc_pipeline.lake.control_tables import read_rows
@@ -50,20 +50,6 @@ _MERGED = (
 )
 _METADATA = ", with the {names} of the message\nthat wrote each row"
 _SOFT_DELETE = f" Rows deleted upstream stay, with {DELETED} true."
-
-
-_CHECKS = (
-    cut_checks.NO_GAPS,
-    cut_checks.NO_FAILED_ATTEMPTS,
-    cut_checks.DDL_APPLIED,
-    BALANCE,
-    cut_checks.NO_BREACH,
-    KEYS_HOLD,
-    cut_checks.ONLY_OWN_COMMITS,
-    SCHEMA_MATCHES_DDL,
-    cut_checks.BEFORE_IMAGES,
-)
-"""The checks of `consistent_cuts`, without `fresh`."""
 
 
 def mirror_parents(pipeline: Pipeline) -> list[dg.AssetKey]:
@@ -96,18 +82,19 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry, freshness: dg.Freshness
     lifecycle = " Dropped upstream, or no longer included. Its history stays in this asset." if entry.dropped else ""
     if entry.moved_to:
         lifecycle = f" Renamed to {code_span(entry.moved_to)}, which has its rows and their history."
-    attributes = nodes.node_attributes(pipeline)
-    attributes["tags"][nodes.LIFECYCLE] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
-    return dg.AssetSpec(
+    spec = nodes.node_spec(
+        pipeline,
         nodes.mirror_key(pipeline.untranslated, entry.name),
+        str(entry.name),
+        entry.path,
         deps=mirror_parents(pipeline.untranslated),
-        group_name=nodes.mirror_group(pipeline.name, entry.database),
         description=_description(entry) + lifecycle,
         skippable=True,
         freshness_policy=None if entry.dropped else freshness,
-        **attributes,
+    )
+    return spec.replace_attributes(group_name=nodes.mirror_group(pipeline.name, entry.database)).merge_attributes(
+        tags={nodes.LIFECYCLE: "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"},
         metadata={
-            **nodes.address(pipeline, str(entry.name), entry.path),
             "dagster/column_schema": column_schema(entry),
             "dagster/column_lineage": nodes.mirror_lineage(pipeline, entry),
             **({"renamed_to": entry.moved_to} if entry.moved_to else {}),
@@ -153,9 +140,19 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
 
     @dg.multi_asset(
         name=f"{pipeline.name}_mirrors",
-        specs=[*specs, _cuts_spec(pipeline, cuts, list(names), limits)],
+        specs=[
+            *specs,
+            # also without mirrors after the decoded tables; and dependencies that end would be "Unsynced"
+            nodes.table_spec(
+                pipeline,
+                nodes.CUTS,
+                deps=[nodes.table_key(pipeline.untranslated, nodes.WATERMARKS), *names],
+                description=_CUTS,
+                freshness_policy=limits.policy(),
+            ),
+        ],
         check_specs=[
-            *(check_spec(name, cuts) for name in (*_CHECKS, *([FRESH] if limits.declared else []))),
+            *cut_check_specs(cuts, has_limits=limits.declared),
             *(spec for name, key in names.items() if key in live for spec in mirror_check_specs(name)),
         ],
         # the jobs have no check of a mirror: Dagster would plan each in each run, show it as skipped if the cut does not
@@ -202,10 +199,10 @@ def cut_results(
     catalog = nodes.update_catalog(lake, mirrors, reread=bool(report.selection_changes))
     checks = _lake_check_results(instance, lake, pipeline, report, assets, recent, asked)
     by_name = {entry.name: entry for entry in report.mirrors}
-    before = (
-        read_rows(lake, nodes.CUTS, ("cut_id", "=", report.cut_id - 1), columns=["published_at"]) if limits.fail else []
-    )
-    confirmed = mirrors_to_confirm(report, limits, before[0]["published_at"]) if before else []
+    confirmed: list[TableName] = []
+    if limits.fail and report.published:
+        for before in read_rows(lake, nodes.CUTS, ("cut_id", "=", report.cut_id - 1), columns=["published_at"]):
+            confirmed = mirrors_to_confirm(report, limits, before["published_at"])
     touched = {**dict.fromkeys(confirmed, TableCounts()), **report.changed}
     results: list[StageResult] = [
         dg.MaterializeResult(
@@ -236,21 +233,6 @@ def cut_results(
     checks += [cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *fresh]
     # the sums last: from them the next run knows what mirrors show
     return [*results, *sorted(checks, key=lambda result: result.asset_key == cuts)]
-
-
-def _cuts_spec(
-    pipeline: Pipeline, key: dg.AssetKey, mirrors: Sequence[dg.AssetKey], limits: FreshnessLimits
-) -> dg.AssetSpec:
-    return dg.AssetSpec(
-        key,
-        # also without mirrors after the decoded tables; and dependencies that end would be "Unsynced"
-        deps=[nodes.table_key(pipeline.untranslated, nodes.WATERMARKS), *mirrors],
-        group_name=pipeline.name,
-        description=_CUTS,
-        **nodes.node_attributes(pipeline),
-        freshness_policy=limits.policy(),
-        metadata=nodes.address(pipeline, nodes.CUTS, pipeline.paths.table(nodes.CUTS)),
-    )
 
 
 def _lake_check_results(

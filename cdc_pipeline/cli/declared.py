@@ -68,7 +68,8 @@ def project_pipeline(project: Path, name: str | None) -> DeclaredPipeline:
     environment. Raises DeclarationError if there is no project, no such pipeline, or a file of the project is wrong.
     """
     project = project.resolve()
-    root = next(filter(_is_project, (project, *project.parents)), None)
+    marks = ("pyproject.toml", "dg.toml")
+    root = next((one for one in (project, *project.parents) if any((one / mark).is_file() for mark in marks)), None)
     if root is None:
         raise DeclarationError(f"{project} is not in a Dagster project. {_OTHER_WAYS}")
     os.chdir(root)
@@ -94,10 +95,6 @@ def _instead_of(name: str | None, pipelines: list[str]) -> str:
     return (
         f"several pipelines: {listed}. Give the name of one" if pipelines else "no pipeline (cdc_pipeline.CdcPipeline)"
     )
-
-
-def _is_project(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("pyproject.toml", "dg.toml"))
 
 
 def lake_pipeline_name(lake: str) -> str:

@@ -17,8 +17,7 @@ from cdc_pipeline.assets.follower import follow_job
 from cdc_pipeline.assets.jobs import maintain_job, maintenance_schedule, operation_jobs
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.nodes import CUTS, table_key
-from cdc_pipeline.assets.raw import raw_asset
-from cdc_pipeline.assets.sources import source_specs
+from cdc_pipeline.assets.raw import raw_asset, source_specs
 from cdc_pipeline.component import run_fields, table_fields
 from cdc_pipeline.component.catalog_field import CatalogField
 from cdc_pipeline.component.scaffold import PipelineScaffolder

@@ -229,7 +229,7 @@ def test_the_contract_names_rows(lake: LakePaths, spark: SparkSession) -> None:
         spark.read.format("delta").load(path).withColumns({"rule": F.lit(None).cast("string"), "reason": F.lit("")})
     )
     dead_letters.write.format("delta").mode("append").save(path)
-    contract = contract_result(validate_table(Lake(spark, lake), "dead_letters", [1], 2), CUTS)
+    contract = contract_result(CUTS, validate_table(Lake(spark, lake), "dead_letters", [1], 2))
     assert (contract.description or "").startswith(
         "`dead_letters has 1 rows that break reason.str_length, for example t/1@1; dead_letters has 1 rows that break rule."
     )
