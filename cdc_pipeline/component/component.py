@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import dagster as dg
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
-from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cdc_pipeline.assets.asset_events import StageResult
 from cdc_pipeline.assets.decoded import decoded_assets
@@ -23,7 +23,7 @@ from cdc_pipeline.component.catalog_field import CatalogField
 from cdc_pipeline.component.scaffold import PipelineScaffolder
 from cdc_pipeline.component.snapshot_field import SnapshotField
 from cdc_pipeline.component.source_field import SourceField, TicdcStorageSource
-from cdc_pipeline.component.yaml_model import YamlModel, limit, secret_resolver, settings_resolver
+from cdc_pipeline.component.yaml_model import Secret, YamlModel, limit, secret_resolver, settings_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
@@ -34,7 +34,6 @@ from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors.new_offsets import new_offsets_sensor
 from cdc_pipeline.sensors.new_tables import new_tables_sensor
 from cdc_pipeline.sensors.notifications import notify_sensor
-from cdc_pipeline.sources.kafka.client_settings import HIDDEN
 from cdc_pipeline.spark.session import own_spark
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -121,7 +120,7 @@ class CdcPipeline(dg.Component, YamlModel):
     mask: dict[str, dict[str, str | None]] = {}
     """Masked columns by pattern on the mirror's database.table: `hash` (text, equal for equal values) or `null`. The
     raw snapshot and the change log contain the original values."""
-    mask_salt: Annotated[str, secret_resolver("mask_salt"), Field(validate_default=True)] = ""
+    mask_salt: Annotated[Secret, secret_resolver("mask_salt"), Field(validate_default=True)] = ""
     """Secret salt of the hashes, which prevents guessing values: at least 16 characters, from the environment. Required
     with `mask`."""
     soft_delete: list[str] = []
@@ -230,9 +229,10 @@ class CdcPipeline(dg.Component, YamlModel):
 
     _validate_include = field_validator("include")(table_fields.require_include)
     _validate_patterns = field_validator("exclude", "soft_delete")(table_fields.require_patterns)
-    _list_metadata = field_validator("metadata_columns", mode="before")(table_fields.metadata_list)
-    _validate_metadata = field_validator("metadata_columns")(table_fields.validate_metadata)
+    _validate_metadata = field_validator("metadata_columns", mode="before")(table_fields.validate_metadata)
     _validate_computed = field_validator("computed")(table_fields.validate_computed)
+    _validate_masks = field_validator("mask")(table_fields.validate_masks)
+    _validate_salt = field_validator("mask_salt")(table_fields.validate_salt)
 
     @field_validator("keys")
     @classmethod
@@ -255,22 +255,6 @@ class CdcPipeline(dg.Component, YamlModel):
     @property
     def _topic_tables(self) -> dict[str, str]:
         return {} if isinstance(self.source, TicdcStorageSource) else self.source.tables
-
-    @field_validator("mask")
-    @classmethod
-    def _validate_masks(cls, value: table_fields.Masks, info: ValidationInfo) -> table_fields.Masks:
-        table_fields.validate_masks(value)
-        table_fields.check_masked_keys(value, info.data.get("keys", {}))
-        return value
-
-    @field_validator("mask_salt")
-    @classmethod
-    def _validate_salt(cls, value: str, info: ValidationInfo) -> str:
-        return table_fields.validate_salt(value, info.data.get("mask"))
-
-    @field_serializer("mask_salt", when_used="json")
-    def _redact_salt(self, value: str) -> str:
-        return HIDDEN if value else ""
 
     @field_validator("ddl_policy", mode="before")
     @classmethod

@@ -7,15 +7,15 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 import dagster as dg
-from pydantic import ConfigDict, field_serializer, field_validator, model_validator
+from pydantic import ConfigDict, field_validator, model_validator
 
 from cdc_pipeline.assets.follower import FollowLimits
 from cdc_pipeline.checks.specs import CHECKS
 from cdc_pipeline.checks.streams import FreshnessLimits
-from cdc_pipeline.component.yaml_model import YamlModel, limit, render_template, settings_resolver
+from cdc_pipeline.component.yaml_model import Secret, YamlModel, limit, render_template, settings_resolver
 from cdc_pipeline.sensors.new_offsets import SensorTiming
 from cdc_pipeline.sensors.notifications import RUN_FAILED, Notify, to_service
-from cdc_pipeline.sources.kafka.client_settings import HIDDEN, SecretText
+from cdc_pipeline.sources.kafka.client_settings import SecretText
 
 
 class SensorSettings(YamlModel):
@@ -121,7 +121,9 @@ class NotifySettings(YamlModel):
     # errors must not show the value, which may be a secret
     model_config = ConfigDict(hide_input_in_errors=True)
 
-    urls: Annotated[list[str], dg.Resolver(_resolve_urls, model_field_type=list[str], inject_before_resolve=False)] = []
+    urls: Annotated[
+        list[Secret], dg.Resolver(_resolve_urls, model_field_type=list[str], inject_before_resolve=False)
+    ] = []
     """Secret: URLs of the channels, from the environment, in the form of Apprise (https://appriseit.com/services/):
     Slack, e-mail, Teams, a JSON webhook and others. Empty ones are ignored."""
     events: list[str] = list(EVENTS)
@@ -136,11 +138,7 @@ class NotifySettings(YamlModel):
             if url and to_service(url) is None:
                 # without the value, which is a secret
                 raise ValueError(f"number {number} is not a URL of Apprise: service://… is expected")
-        return [SecretText(url) for url in value if url]
-
-    @field_serializer("urls", when_used="json")
-    def _redact_urls(self, value: list[str]) -> list[str]:
-        return [HIDDEN] * len(value)
+        return [url for url in value if url]
 
     @field_validator("events")
     @classmethod

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeAlias, TypeVar
 
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 
 from cdc_pipeline.component.yaml_model import YamlModel
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, ComputedRules
@@ -15,7 +15,6 @@ from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.selection import Route
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.sources.kafka.client_settings import SecretText
 
 _Patterns = TypeVar("_Patterns", bound=Iterable[str])
 Masks: TypeAlias = "dict[str, dict[str, str | None]]"
@@ -62,17 +61,12 @@ _SHORTEST_SALT = 16
 NO_METADATA = "none"
 
 
-def metadata_list(value: object) -> list[object]:
-    """The field `metadata_columns` as a list; `none` is empty. Raises ValueError for other types."""
+def validate_metadata(value: object) -> list[str]:
+    """The names in the column order of mirrors; `none` is empty. Raises ValueError for unknown or duplicate names."""
     if value == NO_METADATA:
         return []
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"{value!r} is not a list: some of {', '.join(METADATA_COLUMNS)}, or none is expected")
-    return list(value)
-
-
-def validate_metadata(value: list[str]) -> list[str]:
-    """The names in the column order of mirrors. Raises ValueError for unknown or duplicate names."""
     for name in value:
         if name not in METADATA_COLUMNS:
             raise ValueError(f"{name!r} is not a metadata column: {', '.join(METADATA_COLUMNS)} are expected, or none")
@@ -81,8 +75,9 @@ def validate_metadata(value: list[str]) -> list[str]:
     return [name for name in METADATA_COLUMNS if name in value]
 
 
-def validate_masks(value: Masks) -> Masks:
-    """The unchanged field `mask`. Raises ValueError for an invalid pattern, column or mask."""
+def validate_masks(value: Masks, info: ValidationInfo) -> Masks:
+    """The unchanged field `mask`. Raises ValueError for an invalid pattern, column or mask, and for a declared key
+    with a column masked as NULL, which cannot identify rows."""
     for pattern, columns in value.items():
         require_pattern(pattern)
         if not columns:
@@ -93,6 +88,12 @@ def validate_masks(value: Masks) -> Masks:
             # YAML parses null without quotes as None
             if how not in (HASH, NULL, None):
                 raise ValueError(f"{pattern}.{column}: {how!r} is not a mask: {HASH} or {NULL} is expected")
+    rules = ColumnRules(masks=mask_rules(value))
+    for table, columns in info.data.get("keys", {}).items():
+        database, _, name = table.partition(".")
+        for column in columns:
+            if rules.mask_for(TableName(database, name), column) == NULL:
+                raise ValueError(f"{table}.{column} is part of a key (keys): mask it as {HASH}, not as {NULL}")
     return value
 
 
@@ -104,23 +105,13 @@ def mask_rules(value: Masks) -> tuple[tuple[str, tuple[tuple[str, Mask], ...]], 
     )
 
 
-def validate_salt(value: str, masks: Masks | None) -> SecretText:
+def validate_salt(value: str, info: ValidationInfo) -> str:
     """The salt. Raises ValueError without the salt if it is too short, or missing although `mask` is set."""
-    if masks and not value:
+    if info.data.get("mask") and not value:
         raise ValueError("required because mask is set: an environment variable with a long random text is expected")
     if value and len(value) < _SHORTEST_SALT:
         raise ValueError(f"too short: at least {_SHORTEST_SALT} random characters are expected")
-    return SecretText(value)
-
-
-def check_masked_keys(masks: Masks, keys: Mapping[str, list[str]]) -> None:
-    """Raises ValueError if a column of a declared key is masked as NULL, which cannot identify rows."""
-    rules = ColumnRules(masks=mask_rules(masks))
-    for table, columns in keys.items():
-        database, _, name = table.partition(".")
-        for column in columns:
-            if rules.mask_for(TableName(database, name), column) == NULL:
-                raise ValueError(f"{table}.{column} is part of a key (keys): mask it as {HASH}, not as {NULL}")
+    return value
 
 
 class ComputedField(YamlModel):
