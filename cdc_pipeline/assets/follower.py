@@ -19,7 +19,7 @@ from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
 from cdc_pipeline.assets.decoded import decode_results
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.jobs import one_step_job
-from cdc_pipeline.assets.mirrors import cut_results, mirror_parents, node_of_cuts
+from cdc_pipeline.assets.mirrors import cut_results, events_of
 from cdc_pipeline.assets.nodes import CUTS, table_key
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.assets.raw import OBSERVED_SECONDS, due_observations, ingest_results
@@ -267,11 +267,9 @@ def follow_job(
     """The job of a pipeline. `assets`: what its batches materialize; `declaration`: the YAML file of the pipeline."""
     # what this process has loaded: a file that changes before the first batch counts too
     code = LoadedCode(declaration)
-    parents = {spec.key: [dep.asset_key for dep in spec.deps] for definition in assets for spec in definition.specs}
-    blocking = frozenset(spec.key for definition in assets for spec in definition.check_specs if spec.blocking)
 
     def follow_source(context: dg.OpExecutionContext) -> dg.Output[None]:
-        events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking, node_of_cuts(pipeline))
+        events = events_of(context.instance, pipeline, *assets)
         follower = Follower(context, pipeline, events, freshness, limits, code)
         follower.follow()
         return dg.Output(None, metadata={"batches": follower.batches, "end": follower.end})

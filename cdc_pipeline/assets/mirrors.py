@@ -15,7 +15,7 @@ from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks import cuts as cut_checks
 from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, keys_hold_results, schema_results
-from cdc_pipeline.checks.records import BALANCE, cut_balance_result
+from cdc_pipeline.checks.records import cut_balance_result
 from cdc_pipeline.checks.results import (
     CheckedAssets,
     code_span,
@@ -57,9 +57,13 @@ def mirror_parents(pipeline: Pipeline) -> list[dg.AssetKey]:
     return [nodes.table_key(pipeline, table) for table in (nodes.CHANGE_LOG, nodes.DDL_HISTORY, nodes.WATERMARKS)]
 
 
-def node_of_cuts(pipeline: Pipeline) -> dg.AssetKey | None:
-    """`consistent_cuts`, if mirrors are nodes: without a catalog they are not."""
-    return nodes.table_key(pipeline, nodes.CUTS) if pipeline.paths.has_files else None
+def events_of(instance: dg.DagsterInstance, pipeline: Pipeline, *assets: dg.AssetsDefinition) -> AssetEvents:
+    """Converts results about these assets of the pipeline, and about new mirrors."""
+    parents = {spec.key: [dep.asset_key for dep in spec.deps] for definition in assets for spec in definition.specs}
+    blocking = frozenset(spec.key for definition in assets for spec in definition.check_specs if spec.blocking)
+    # without a catalog mirrors are no nodes
+    cuts = nodes.table_key(pipeline, nodes.CUTS) if pipeline.paths.has_files else None
+    return AssetEvents(instance, parents, mirror_parents(pipeline), blocking, cuts)
 
 
 def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
@@ -132,9 +136,6 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     specs = [mirror_spec(pipeline, entry, limits.policy()) for entry in _known_mirrors(pipeline)]
     live = {spec.key for spec in specs if spec.tags[nodes.LIFECYCLE] == "live"}
     cuts = nodes.table_key(pipeline.untranslated, nodes.CUTS)
-    mirror_names = {nodes.table_key(pipeline, *spec.key.path[1:]): TableName(*spec.key.path[2:]) for spec in specs}
-    parents = {key: mirror_parents(pipeline) for key in mirror_names}
-    parents[nodes.table_key(pipeline, nodes.CUTS)] = [nodes.table_key(pipeline, nodes.WATERMARKS), *mirror_names]
     names = {nodes.name_safe_key(spec.key): spec.key for spec in specs}
     specs = [spec.replace_attributes(key=key) for key, spec in zip(names, specs, strict=True)]
 
@@ -166,10 +167,8 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
         asked = {key.asset_key for key in context.selected_asset_check_keys}
         with open_lake(context, pipeline, short_lived=True) as lake:
             catalog = CatalogUpdates(pipeline.catalog, context.log.warning)
-            names_asked = [name for key, name in mirror_names.items() if key in asked]
-            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog, names_asked)
-        blocking = {dg.AssetCheckKey(nodes.table_key(pipeline, nodes.CUTS), BALANCE)}
-        events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking, node_of_cuts(pipeline))
+            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog, asked)
+        events = events_of(context.instance, pipeline, context.assets_def)
         # whatever is selected, a cut advances all mirrors
         yield from events.yielded(pipeline.execute(context, results), selected)
 
@@ -184,16 +183,17 @@ def cut_results(
     limits: FreshnessLimits,
     recent: RecentAnswers,
     names: CatalogUpdates,
-    asked: Collection[TableName] = (),
+    checked: Collection[dg.AssetKey] = (),
 ) -> list[StageResult]:
     """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them.
 
-    `asked`: mirrors whose checks are evaluated even if nothing has changed.
+    `checked`: mirrors whose checks are evaluated even if nothing has changed.
     """
     assets = nodes.checked_assets(pipeline)
     cuts = assets.cuts
     maker = cut_maker(lake, pipeline, run.run_id, run.report)
     report = maker.advance()
+    asked = [entry.name for entry in report.mirrors if assets.mirror(entry.name) in checked]
     # without a catalog there is only the metadata of new materializations
     mirrors = report.mirrors if lake.paths.has_files else [one for one in report.mirrors if one.name in report.changed]
     catalog = nodes.update_catalog(lake, mirrors, reread=bool(report.selection_changes))
