@@ -338,7 +338,7 @@ def test_a_key_gets_a_prefix_only(tmp_path: Path) -> None:
             return spec.replace_attributes(key=spec.key.path[-1])
 
     source = CaptureFilesSource(type="capture_files", path="captures")
-    with pytest.raises(ValueError, match=r"is not shop/\w+ with a key_prefix"):
+    with pytest.raises(ValueError, match=r"is not shop/[\w/]+ with a key_prefix"):
         Ours(name="shop", source=source, lake=str(tmp_path)).build_defs()
 
 
