@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import dagster as dg
-from pydantic import ConfigDict
+from pydantic import Field
 
 from cdc_pipeline.assets.asset_events import AssetEvents
 from cdc_pipeline.assets.failures import translate_errors
@@ -33,12 +33,6 @@ from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.pipeline import Pipeline, Snapshot
 from cdc_pipeline.spark.jdbc import JdbcServer
-
-
-class JobConfig(dg.Config):
-    """Base of the configurations. The text below a field is its description in the launchpad."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 def one_step_job(
@@ -138,13 +132,15 @@ _REBUILD = """Rebuilds the change log and the mirrors from the raw snapshot, and
 content hash. Replaces the tables that differ. If all are equal, the lake does not change."""
 
 
-class RebuildConfig(JobConfig):
+class RebuildConfig(dg.Config):
     """Selects the tables to rebuild."""
 
-    tables: list[str] = []
-    """Patterns on database.table, such as shop.orders: rebuilds these mirrors from the change log, together with the
-    mirrors that statements such as RENAME or CREATE … LIKE connect to them; * rebuilds all mirrors. Empty: rebuilds the
-    change log and all mirrors from the raw records."""
+    tables: list[str] = Field(
+        default_factory=list,
+        description="Patterns on database.table, such as shop.orders: rebuilds these mirrors from the change log, together "
+        "with the mirrors that statements such as RENAME or CREATE … LIKE connect to them; * rebuilds all mirrors. "
+        "Empty: rebuilds the change log and all mirrors from the raw records.",
+    )
 
 
 def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
@@ -194,23 +190,29 @@ a newer change. A record that still breaks a rule stays a dead letter. If none i
 _MOST_LOGGED = 50
 
 
-class ReleaseConfig(JobConfig):
+class ReleaseConfig(dg.Config):
     """Selects dead letters: those that match all given filters (positions, rules, tables), and those with a replacement."""
 
-    positions: list[str] = []
-    """topic/partition@offset, or topic/partition@first-last, such as shop/0@17-20."""
-    rules: list[str] = []
-    """Patterns on the rule (column rule of dead_letters), such as value_has_type; * selects all."""
-    tables: list[str] = []
-    """Patterns on database.table, such as shop.*."""
-    replacements: dict[str, str] = {}
-    """Replacement messages by topic/partition@offset. This run and every later rebuild decode the replacement (the
-    whole value, as text) in place of the record's value."""
-    replacement_file: str = ""
-    """File with replacement messages, on the machine that runs the job; may be .gz. One JSON object per line with topic,
-    partition, offset and payload (or payload_base64), as `kcat -C -J` prints it."""
-    note: str = ""
-    """Reason of the release, stored in dead_letter_releases."""
+    positions: list[str] = Field(
+        default_factory=list,
+        description="topic/partition@offset, or topic/partition@first-last, such as shop/0@17-20.",
+    )
+    rules: list[str] = Field(
+        default_factory=list,
+        description="Patterns on the rule (column rule of dead_letters), such as value_has_type; * selects all.",
+    )
+    tables: list[str] = Field(default_factory=list, description="Patterns on database.table, such as shop.*.")
+    replacements: dict[str, str] = Field(
+        default_factory=dict,
+        description="Replacement messages by topic/partition@offset. This run and every later rebuild decode the "
+        "replacement (the whole value, as text) in place of the record's value.",
+    )
+    replacement_file: str = Field(
+        default="",
+        description="File with replacement messages, on the machine that runs the job; may be .gz. One JSON object per "
+        "line with topic, partition, offset and payload (or payload_base64), as `kcat -C -J` prints it.",
+    )
+    note: str = Field(default="", description="Reason of the release, stored in dead_letter_releases.")
 
 
 def release_job(pipeline: Pipeline) -> dg.JobDefinition:
@@ -261,11 +263,10 @@ _APPROVE = """Approves the held statements of tables and rebuilds the tables, wi
 them."""
 
 
-class ApprovedTables(JobConfig):
+class ApprovedTables(dg.Config):
     """Selects held tables. A statement is approved for all of its tables."""
 
-    tables: list[str]
-    """Patterns on database.table, such as shop.*; * approves all held tables."""
+    tables: list[str] = Field(description="Patterns on database.table, such as shop.*; * approves all held tables.")
 
 
 def ddl_dry_run_job(pipeline: Pipeline) -> dg.JobDefinition:
@@ -311,18 +312,20 @@ _MAINTAIN = """Compacts small files (OPTIMIZE) and deletes files that no retaine
 the tables do not change."""
 
 
-class MaintenanceConfig(JobConfig):
+class MaintenanceConfig(dg.Config):
     """Selects tables and operations."""
 
-    tables: list[str] = ["*"]
-    """Patterns on the table's path in the pipeline's folder: change_log, mirror/shop.orders, mirror/shop.*; * selects
-    all tables."""
-    compact: bool = True
-    """Compact small files."""
-    vacuum: bool = True
-    """Delete files that were replaced more than keep_hours ago."""
-    keep_hours: int = LEAST_KEEP_HOURS
-    """Retention of replaced files, in hours. At least 168."""
+    tables: list[str] = Field(
+        default_factory=lambda: ["*"],
+        description="Patterns on the table's path in the pipeline's folder: change_log, mirror/shop.orders, "
+        "mirror/shop.*; * selects all tables.",
+    )
+    compact: bool = Field(default=True, description="Compact small files.")
+    vacuum: bool = Field(default=True, description="Delete files that were replaced more than keep_hours ago.")
+    keep_hours: int = Field(
+        default=LEAST_KEEP_HOURS,
+        description=f"Retention of replaced files, in hours. At least {LEAST_KEEP_HOURS}.",
+    )
 
 
 def maintain_job(pipeline: Pipeline) -> dg.JobDefinition:
