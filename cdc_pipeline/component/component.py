@@ -50,6 +50,14 @@ class DdlPolicyRules(YamlModel):
     _validate_tables = field_validator("tables")(table_fields.require_patterns)
 
 
+def _to_policy(value: object) -> object:
+    if isinstance(value, (DdlPolicyRules, dict)):
+        return value
+    if value not in (APPLY, KEEP, HOLD):
+        raise ValueError(f"{value!r} is not a policy: {APPLY}, {KEEP} or {HOLD} is expected, or a mapping")
+    return DdlPolicyRules(default=value)
+
+
 class AssetTranslation(YamlModel):
     """Attributes of all assets. Templates may use `spec`, the asset as it is without, such as `{{ spec.group_name }}`."""
 
@@ -107,7 +115,7 @@ class CdcPipeline(dg.Component, YamlModel):
     """Key columns by the mirror's database.table, for tables without a primary key or UNIQUE NOT NULL key in their DDL.
     A table without a key is mirrored as a multiset of rows."""
     ddl_policy: Annotated[
-        DdlPolicyRules, settings_resolver(DdlPolicyRules, or_text=True), Field(examples=["apply"])
+        DdlPolicyRules, settings_resolver(DdlPolicyRules, from_text=_to_policy), Field(examples=["apply"])
     ] = DdlPolicyRules()
     """`apply`: mirrors follow DDL. `keep`: dropped columns and tables are kept under another name. `hold`: a table
     stops before a statement that destroys rows or values, until it is approved. One policy for all tables, or `default`
@@ -227,6 +235,7 @@ class CdcPipeline(dg.Component, YamlModel):
             ) from error
         return value
 
+    _validate_policy = field_validator("ddl_policy", mode="before")(_to_policy)
     _validate_include = field_validator("include")(table_fields.require_include)
     _validate_patterns = field_validator("exclude", "soft_delete")(table_fields.require_patterns)
     _validate_metadata = field_validator("metadata_columns", mode="before")(table_fields.validate_metadata)
@@ -255,15 +264,6 @@ class CdcPipeline(dg.Component, YamlModel):
     @property
     def _topic_tables(self) -> dict[str, str]:
         return {} if isinstance(self.source, TicdcStorageSource) else self.source.tables
-
-    @field_validator("ddl_policy", mode="before")
-    @classmethod
-    def _to_policy(cls, value: object) -> object:
-        if isinstance(value, (DdlPolicyRules, dict)):
-            return value
-        if value not in (APPLY, KEEP, HOLD):
-            raise ValueError(f"{value!r} is not a policy: {APPLY}, {KEEP} or {HOLD} is expected, or a mapping")
-        return DdlPolicyRules(default=value)
 
     _limit_threads = limit("merge_threads", least=1, most=64)
     _limit_rows = limit("key_check_rows", "verify_minutes")

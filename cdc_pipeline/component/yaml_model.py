@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Callable
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -166,19 +167,19 @@ def _type_of(value: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def settings_resolver(settings: type[YamlModel], *, or_text: bool = False) -> dg.Resolver:
-    """Resolves a mapping to these settings. `or_text`: text is a value, too, with its template rendered."""
+def settings_resolver(settings: type[YamlModel], from_text: Callable[[Any], Any] | None = None) -> dg.Resolver:
+    """Resolves a mapping to these settings. `from_text`: the value of a text, whose template is rendered."""
 
     def resolve(context: dg.ResolutionContext, model: Any) -> Any:
         if not isinstance(model, str):
             return settings.resolve_from_model(context, model)
-        if or_text:
-            return context.resolve_value(model)
+        if from_text is not None:
+            return from_text(context.resolve_value(model))
         # Dagster treats text as a template, and its own resolver fails without naming the expected type. Without the text,
         # which may be a secret
         raise ValueError("is text: a mapping of fields is expected")
 
-    return dg.Resolver(resolve, model_field_type=str | settings.model() if or_text else settings.model())
+    return dg.Resolver(resolve, model_field_type=str | settings.model() if from_text else settings.model())
 
 
 def resolver_by_type(field: str, **models: type[YamlModel]) -> dg.Resolver:
