@@ -50,7 +50,14 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
             )
             for table, description in _DESCRIPTIONS.items()
         ],
-        check_specs=_check_specs(keys),
+        check_specs=[
+            check_spec(BALANCE, keys[CHANGE_LOG]),
+            check_spec(NO_LOST_OFFSETS, keys[CHANGE_LOG]),
+            check_spec(FIELD_RULES, keys[CHANGE_LOG]),
+            check_spec(WATERMARKS_ADVANCE, keys[WATERMARKS]),
+            check_spec(NO_DEAD_LETTERS, keys[DEAD_LETTERS]),
+            *(check_spec(CONTRACT, key) for key in keys.values()),
+        ],
         required_resource_keys={pipeline.spark_key},
     )
     def decoded(context: dg.AssetExecutionContext) -> Iterator[StageResult]:
@@ -99,17 +106,6 @@ def decode_results(
 
 def _keys(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
     return {table: nodes.table_key(pipeline, table) for table in _DESCRIPTIONS}
-
-
-def _check_specs(keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetCheckSpec]:
-    return [
-        check_spec(BALANCE, keys[CHANGE_LOG]),
-        check_spec(NO_LOST_OFFSETS, keys[CHANGE_LOG]),
-        check_spec(FIELD_RULES, keys[CHANGE_LOG]),
-        check_spec(WATERMARKS_ADVANCE, keys[WATERMARKS]),
-        check_spec(NO_DEAD_LETTERS, keys[DEAD_LETTERS]),
-        *(check_spec(CONTRACT, key) for key in keys.values()),
-    ]
 
 
 def _check_results(
