@@ -377,7 +377,8 @@ class CdcPipeline(dg.Component, YamlModel):
         if self.notify.urls:
             names = [job.name for job in jobs]
             of_all = [key for key in checks if key not in of_mirrors]
-            sensors.append(notify_sensor(pipeline, of_all, names, self.freshness.limits, self.notify.settings))
+            channels = self.notify.urls, self.notify.events, self.notify.ui_url
+            sensors.append(notify_sensor(pipeline, of_all, names, self.freshness.limits, *channels))
         return dg.Definitions(
             assets=[*assets, *map(self.get_asset_spec, source_specs(pipeline.untranslated).values())],
             resources={}

@@ -14,7 +14,7 @@ from cdc_pipeline.checks.specs import CHECKS
 from cdc_pipeline.checks.streams import FreshnessLimits
 from cdc_pipeline.component.yaml_model import Secret, YamlModel, limit, render_template, settings_resolver
 from cdc_pipeline.sensors.new_offsets import SensorTiming
-from cdc_pipeline.sensors.notifications import RUN_FAILED, Notify, to_service
+from cdc_pipeline.sensors.notifications import RUN_FAILED, to_service
 from cdc_pipeline.sources.kafka.client_settings import SecretText
 
 
@@ -156,10 +156,6 @@ class NotifySettings(YamlModel):
                 "is not an address: https://host or https://host/path is expected, without user or password"
             )
         return value.rstrip("/")
-
-    @property
-    def settings(self) -> Notify:
-        return Notify(tuple(self.urls), tuple(self.events), self.ui_url)
 
 
 NotifyField = Annotated[NotifySettings, settings_resolver(NotifySettings)]
