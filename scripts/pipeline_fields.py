@@ -11,10 +11,15 @@ import dagster as dg
 
 from cdc_pipeline.component.catalog_field import GlueCatalog, HiveCatalog
 from cdc_pipeline.component.component import AssetTranslation, CdcPipeline, DdlPolicyRules
-from cdc_pipeline.component.kafka_fields import SecuritySettings
 from cdc_pipeline.component.run_fields import FollowSettings, FreshnessSettings, NotifySettings, SensorSettings
 from cdc_pipeline.component.snapshot_field import JdbcSnapshotSettings, SnapshotSettings
-from cdc_pipeline.component.source_field import CaptureFilesSource, KafkaSource, StartAt, TicdcStorageSource
+from cdc_pipeline.component.source_field import (
+    CaptureFilesSource,
+    KafkaSource,
+    SecuritySettings,
+    StartAt,
+    TicdcStorageSource,
+)
 from cdc_pipeline.component.table_fields import ComputedField, RouteRule
 
 _PAGE = Path(__file__).parents[1] / "docs" / "pipeline.md"

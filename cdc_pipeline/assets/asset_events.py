@@ -46,13 +46,9 @@ class AssetEvents:
         For a step that reports without end: Dagster keeps every event that a step yields until the step ends, about 70 KB
         for a batch.
         """
-        step, event = context.get_step_execution_context(), self.convert(result)
-        if isinstance(event, dg.AssetMaterialization):
-            dg.DagsterEvent.asset_materialization(step, event)
-        elif isinstance(event, dg.AssetObservation):
-            dg.DagsterEvent.asset_observation(step, event)
-        else:
-            dg.DagsterEvent.asset_check_evaluation(step, event)
+        context.log_event(self.convert(result))  # type: ignore[arg-type]  # it takes evaluations of checks, too
+        for _ in context.consume_events():
+            pass
 
     def failed_blocking_checks(self, results: Iterable[StageResult]) -> list[str]:
         """Names of the checks after which Dagster would not run downstream steps."""

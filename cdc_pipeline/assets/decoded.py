@@ -44,8 +44,20 @@ def decoded_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
 
     @dg.multi_asset(
         name=f"{pipeline.name}_decoded",
-        specs=_specs(pipeline, keys),
-        check_specs=_check_specs(keys),
+        specs=[
+            nodes.table_spec(
+                pipeline, table, deps=[nodes.table_key(pipeline.untranslated, RAW)], description=description
+            )
+            for table, description in _DESCRIPTIONS.items()
+        ],
+        check_specs=[
+            check_spec(BALANCE, keys[CHANGE_LOG]),
+            check_spec(NO_LOST_OFFSETS, keys[CHANGE_LOG]),
+            check_spec(FIELD_RULES, keys[CHANGE_LOG]),
+            check_spec(WATERMARKS_ADVANCE, keys[WATERMARKS]),
+            check_spec(NO_DEAD_LETTERS, keys[DEAD_LETTERS]),
+            *(check_spec(CONTRACT, key) for key in keys.values()),
+        ],
         required_resource_keys={pipeline.spark_key},
     )
     def decoded(context: dg.AssetExecutionContext) -> Iterator[StageResult]:
@@ -96,31 +108,6 @@ def _keys(pipeline: Pipeline) -> dict[str, dg.AssetKey]:
     return {table: nodes.table_key(pipeline, table) for table in _DESCRIPTIONS}
 
 
-def _specs(pipeline: Pipeline, keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetSpec]:
-    return [
-        dg.AssetSpec(
-            key,
-            deps=[nodes.table_key(pipeline.untranslated, RAW)],
-            group_name=pipeline.name,
-            description=_DESCRIPTIONS[table],
-            **nodes.node_attributes(pipeline),
-            metadata=nodes.address(pipeline, table, pipeline.paths.table(table)),
-        )
-        for table, key in keys.items()
-    ]
-
-
-def _check_specs(keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetCheckSpec]:
-    return [
-        check_spec(BALANCE, keys[CHANGE_LOG], blocking=True),
-        check_spec(NO_LOST_OFFSETS, keys[CHANGE_LOG]),
-        check_spec(FIELD_RULES, keys[CHANGE_LOG]),
-        check_spec(WATERMARKS_ADVANCE, keys[WATERMARKS]),
-        check_spec(NO_DEAD_LETTERS, keys[DEAD_LETTERS]),
-        *(check_spec(CONTRACT, key, blocking=True) for key in keys.values()),
-    ]
-
-
 def _check_results(
     lake: Lake,
     pipeline: Pipeline,
@@ -145,7 +132,7 @@ def _check_results(
     fields = field_rules_result(lake, validations, new, pipeline.dialect, keys[CHANGE_LOG])
     earlier_validations = [validate_table(lake, table, earlier, _most_rows(before, table)) for table in keys]
     contracts = [
-        contract_result(first.joined(second), keys[first.table])
+        contract_result(keys[first.table], first, second)
         for first, second in zip(earlier_validations, validations, strict=True)
     ]
     if balance.passed and all(contract.passed for contract in contracts):

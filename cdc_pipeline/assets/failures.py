@@ -30,28 +30,20 @@ def translate_errors(secrets: tuple[str, ...] = ()) -> Iterator[None]:
     No exception contains one of the `secrets`: Dagster stores its text, causes and stack in the event log.
     """
     _disable_py4j_debug_log()
-    try:
-        yield
-    except (CdcError, JavaError, PySparkException, Py4JError, OSError) as error:
-        translated: CdcError | JavaError | None
-        if isinstance(error, (CdcError, JavaError)) and exit_code() is None:
-            translated = error
-        else:
-            translated = to_lake_error(error) or (TransientError(first_line(error)) if is_conflict(error) else None)
-        if translated is None:
-            _raise_redacted(error, secrets)
-            raise
-        if translated is not error:
-            translated.__cause__ = error
-        raise _dagster_event(translated, secrets) from (_redacted(translated, secrets) or translated)
-    except Exception as error:
-        _raise_redacted(error, secrets)
-        raise
-    except BaseException as error:
-        # An interrupt keeps its type. It may have interrupted the handling of an error that contains a secret.
-        if _redacted(error, secrets) is not None:
-            error.__cause__ = error.__context__ = None
-        raise
+    with redact_secrets(secrets):
+        try:
+            yield
+        except (CdcError, JavaError, PySparkException, Py4JError, OSError) as error:
+            translated: CdcError | JavaError | None
+            if isinstance(error, (CdcError, JavaError)) and exit_code() is None:
+                translated = error
+            else:
+                translated = to_lake_error(error) or (TransientError(first_line(error)) if is_conflict(error) else None)
+            if translated is None:
+                raise
+            if translated is not error:
+                translated.__cause__ = error
+            raise _dagster_event(translated, secrets) from (_redacted(translated, secrets) or translated)
 
 
 def _dagster_event(translated: CdcError | JavaError, secrets: tuple[str, ...]) -> dg.RetryRequested | dg.Failure:
@@ -68,7 +60,13 @@ def redact_secrets(secrets: tuple[str, ...]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _raise_redacted(error, secrets)
+        if (redacted := _redacted(error, secrets)) is not None:
+            raise redacted from None
+        raise
+    except BaseException as error:
+        # An interrupt keeps its type. It may have interrupted the handling of an error that contains a secret.
+        if _redacted(error, secrets) is not None:
+            error.__cause__ = error.__context__ = None
         raise
 
 
@@ -77,11 +75,6 @@ def _disable_py4j_debug_log() -> None:
     logger = logging.getLogger("py4j")
     if logger.getEffectiveLevel() < logging.INFO:
         logger.setLevel(logging.INFO)
-
-
-def _raise_redacted(error: Exception, secrets: tuple[str, ...]) -> None:
-    if (redacted := _redacted(error, secrets)) is not None:
-        raise redacted from None
 
 
 def _redacted(error: BaseException, secrets: tuple[str, ...]) -> Exception | None:

@@ -6,7 +6,7 @@ import ctypes
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -19,11 +19,10 @@ from cdc_pipeline.assets.asset_events import AssetEvents, StageResult
 from cdc_pipeline.assets.decoded import decode_results
 from cdc_pipeline.assets.failures import translate_errors
 from cdc_pipeline.assets.jobs import one_step_job
-from cdc_pipeline.assets.mirrors import cut_results, mirror_parents, node_of_cuts
+from cdc_pipeline.assets.mirrors import cut_results, events_of
 from cdc_pipeline.assets.nodes import CUTS, table_key
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.assets.raw import ingest_results
-from cdc_pipeline.assets.sources import OBSERVED_SECONDS, due_observations
+from cdc_pipeline.assets.raw import OBSERVED_SECONDS, due_observations, ingest_results
 from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks.cuts import attempt_result
 from cdc_pipeline.checks.streams import NO_LIMITS, FreshnessLimits
@@ -60,31 +59,15 @@ class FollowLimits:
     """Records that wait for this time start a batch even if they are fewer than `minimum_records`."""
 
 
-class LoadedCode:
-    """The files of the package and `declaration`, as they were when this value was created.
-
-    A new image of a container is not detected: it has files of its own.
-    """
-
-    def __init__(self, declaration: Path | None = None) -> None:
-        """`declaration`: the YAML file of the pipeline; None if it is declared in Python."""
-        self._declaration = declaration
-        self._states = self._read()
-
-    @property
-    def has_changed(self) -> bool:
-        return self._read() != self._states
-
-    def _read(self) -> dict[Path, tuple[int, int]]:
-        """Size and modification time of each file. A file that is replaced meanwhile is left out."""
-        states = {}
-        for path in (*_PACKAGE.rglob("*.py"), *([self._declaration] if self._declaration else [])):
-            try:
-                state = path.stat()
-            except OSError:
-                continue
+def code_states(declaration: Path | None = None) -> dict[Path, tuple[int, int]]:
+    """Size and modification time of the files of the package and of `declaration`. A new image of a container is not
+    detected: it has files of its own."""
+    states = {}
+    for path in (*_PACKAGE.rglob("*.py"), *([declaration] if declaration else [])):
+        with contextlib.suppress(OSError):  # the file is replaced meanwhile
+            state = path.stat()
             states[path] = state.st_size, state.st_mtime_ns
-        return states
+    return states
 
 
 @dataclass
@@ -96,7 +79,7 @@ class Follower:
     events: AssetEvents
     freshness: FreshnessLimits
     limits: FollowLimits
-    code: LoadedCode
+    has_new_code: Callable[[], bool]
     batches: int = 0
     """Number of batches so far."""
     end: str = ""
@@ -208,7 +191,7 @@ class Follower:
         seconds = time.monotonic() - self._started
         if seconds >= self.limits.maximum_seconds:
             return f"it has run for {seconds:.0f} s (follow.maximum_minutes)"
-        if self.code.has_changed:
+        if self.has_new_code():
             return NEW_CODE
         waiting = self.context.instance.get_runs(
             RunsFilter(tags={PIPELINE_TAG: self.pipeline.name}, statuses=[dg.DagsterRunStatus.QUEUED]), limit=1
@@ -265,15 +248,13 @@ def follow_job(
     freshness: FreshnessLimits = NO_LIMITS,
     declaration: Path | None = None,
 ) -> dg.JobDefinition:
-    """The job of a pipeline. `assets`: what its batches materialize; `declaration`: the YAML file of the pipeline."""
+    """The job of a pipeline. `assets`: what its batches materialize; `declaration`: its YAML file, if it has one."""
     # what this process has loaded: a file that changes before the first batch counts too
-    code = LoadedCode(declaration)
-    parents = {spec.key: [dep.asset_key for dep in spec.deps] for definition in assets for spec in definition.specs}
-    blocking = frozenset(spec.key for definition in assets for spec in definition.check_specs if spec.blocking)
+    loaded = code_states(declaration)
 
     def follow_source(context: dg.OpExecutionContext) -> dg.Output[None]:
-        events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking, node_of_cuts(pipeline))
-        follower = Follower(context, pipeline, events, freshness, limits, code)
+        events = events_of(context.instance, pipeline, *assets)
+        follower = Follower(context, pipeline, events, freshness, limits, lambda: code_states(declaration) != loaded)
         follower.follow()
         return dg.Output(None, metadata={"batches": follower.batches, "end": follower.end})
 

@@ -26,7 +26,7 @@ from cdc_pipeline.mirrors.operations.loading import Loading
 from cdc_pipeline.mirrors.operations.maintenance import LEAST_KEEP_HOURS, Maintenance
 from cdc_pipeline.mirrors.operations.reading_server import ServerReading
 from cdc_pipeline.mirrors.operations.rebuild import Rebuilder, RebuildReport
-from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser, ReleaseReport
+from cdc_pipeline.mirrors.operations.release import DeadLetters, Releaser
 from cdc_pipeline.mirrors.operations.retention import Retention
 from cdc_pipeline.mirrors.operations.verification import Verifier
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
@@ -235,19 +235,16 @@ def release_job(pipeline: Pipeline) -> dg.JobDefinition:
                 metadata={"not_released_dead_letters": _dead_letters_table(report.dead)},
                 allow_retries=False,
             )
-        return dg.Output(None, metadata=_release_metadata(report))
+        metadata = {
+            "released": dg.MetadataValue.int(report.released.count),
+            "released_dead_letters": _dead_letters_table(report.released),
+            "not_released": dg.MetadataValue.int(report.dead.count),
+            "not_released_dead_letters": _dead_letters_table(report.dead),
+            **({} if report.rebuild is None else _rebuild_metadata(report.rebuild)),
+        }
+        return dg.Output(None, metadata=metadata)
 
     return one_step_job(pipeline, "release_dead_letters", _RELEASE, release_letters)
-
-
-def _release_metadata(report: ReleaseReport) -> dict[str, dg.MetadataValue]:
-    return {
-        "released": dg.MetadataValue.int(report.released.count),
-        "released_dead_letters": _dead_letters_table(report.released),
-        "not_released": dg.MetadataValue.int(report.dead.count),
-        "not_released_dead_letters": _dead_letters_table(report.dead),
-        **({} if report.rebuild is None else _rebuild_metadata(report.rebuild)),
-    }
 
 
 def _dead_letters_table(letters: DeadLetters) -> dg.TableMetadataValue:

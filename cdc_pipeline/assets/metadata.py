@@ -80,14 +80,8 @@ def statements_metadata(statements: Sequence[ReportedStatement]) -> dict[str, dg
     if not statements:
         return {}
     rows = (
-        (
-            statement.status,
-            ", ".join(map(str, statement.tables)),
-            statement.statement,
-            statement.effect,
-            str(statement.position),
-        )
-        for statement in statements[:MOST_STATEMENTS]
+        (one.status, ", ".join(map(str, one.tables)), one.statement, one.effect, str(one.position))
+        for one in statements[:MOST_STATEMENTS]
     )
     return {STATEMENTS: table_value(["status", "tables", "statement", "effect", "position"], rows)}
 

@@ -1,8 +1,8 @@
 """The assets `mirror/<database>/<table>` and `consistent_cuts`: one step advances all mirrors to one resolved TSO."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Iterator
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -14,18 +14,17 @@ from cdc_pipeline.assets.metadata import column_schema, cut_metadata, mirror_met
 from cdc_pipeline.assets.opened_lake import open_lake
 from cdc_pipeline.catalogs.updates import CatalogUpdates
 from cdc_pipeline.checks import cuts as cut_checks
-from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, KeysToCheck, keys_hold_results, schema_results
-from cdc_pipeline.checks.records import BALANCE, cut_balance_result
+from cdc_pipeline.checks.mirrors import KEYS_HOLD, SCHEMA_MATCHES_DDL, keys_hold_results, schema_results
+from cdc_pipeline.checks.records import cut_balance_result
 from cdc_pipeline.checks.results import (
     CheckedAssets,
     code_span,
-    newest_evaluation,
     previous_metadata,
     previously_failed_tables,
     without_repeated,
 )
-from cdc_pipeline.checks.specs import check_spec, mirror_check_specs
-from cdc_pipeline.checks.streams import FRESH, NO_LIMITS, FreshnessLimits, fresh_result, mirrors_to_confirm
+from cdc_pipeline.checks.specs import cut_check_specs, mirror_check_specs
+from cdc_pipeline.checks.streams import NO_LIMITS, FreshnessLimits, fresh_result, mirrors_to_confirm
 from cdc_pipeline.errors import CdcError
 from cdc_pipeline.lake.catalog import CatalogEntry, read_catalog
 from cdc_pipeline.lake.control_tables import read_rows
@@ -58,9 +57,13 @@ def mirror_parents(pipeline: Pipeline) -> list[dg.AssetKey]:
     return [nodes.table_key(pipeline, table) for table in (nodes.CHANGE_LOG, nodes.DDL_HISTORY, nodes.WATERMARKS)]
 
 
-def node_of_cuts(pipeline: Pipeline) -> dg.AssetKey | None:
-    """`consistent_cuts`, if mirrors are nodes: without a catalog they are not."""
-    return nodes.table_key(pipeline, nodes.CUTS) if pipeline.paths.has_files else None
+def events_of(instance: dg.DagsterInstance, pipeline: Pipeline, *assets: dg.AssetsDefinition) -> AssetEvents:
+    """Converts results about these assets of the pipeline, and about new mirrors."""
+    parents = {spec.key: [dep.asset_key for dep in spec.deps] for definition in assets for spec in definition.specs}
+    blocking = frozenset(spec.key for definition in assets for spec in definition.check_specs if spec.blocking)
+    # without a catalog mirrors are no nodes
+    cuts = nodes.table_key(pipeline, nodes.CUTS) if pipeline.paths.has_files else None
+    return AssetEvents(instance, parents, mirror_parents(pipeline), blocking, cuts)
 
 
 def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:
@@ -83,18 +86,19 @@ def mirror_spec(pipeline: Pipeline, entry: CatalogEntry, freshness: dg.Freshness
     lifecycle = " Dropped upstream, or no longer included. Its history stays in this asset." if entry.dropped else ""
     if entry.moved_to:
         lifecycle = f" Renamed to {code_span(entry.moved_to)}, which has its rows and their history."
-    attributes = nodes.node_attributes(pipeline)
-    attributes["tags"][nodes.LIFECYCLE] = "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"
-    return dg.AssetSpec(
+    spec = nodes.node_spec(
+        pipeline,
         nodes.mirror_key(pipeline.untranslated, entry.name),
+        str(entry.name),
+        entry.path,
         deps=mirror_parents(pipeline.untranslated),
-        group_name=nodes.mirror_group(pipeline.name, entry.database),
         description=_description(entry) + lifecycle,
         skippable=True,
         freshness_policy=None if entry.dropped else freshness,
-        **attributes,
+    )
+    return spec.replace_attributes(group_name=nodes.mirror_group(pipeline.name, entry.database)).merge_attributes(
+        tags={nodes.LIFECYCLE: "renamed" if entry.moved_to else "dropped" if entry.dropped else "live"},
         metadata={
-            **nodes.address(pipeline, str(entry.name), entry.path),
             "dagster/column_schema": column_schema(entry),
             "dagster/column_lineage": nodes.mirror_lineage(pipeline, entry),
             **({"renamed_to": entry.moved_to} if entry.moved_to else {}),
@@ -132,17 +136,24 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
     specs = [mirror_spec(pipeline, entry, limits.policy()) for entry in _known_mirrors(pipeline)]
     live = {spec.key for spec in specs if spec.tags[nodes.LIFECYCLE] == "live"}
     cuts = nodes.table_key(pipeline.untranslated, nodes.CUTS)
-    mirror_names = {nodes.table_key(pipeline, *spec.key.path[1:]): TableName(*spec.key.path[2:]) for spec in specs}
-    parents = {key: mirror_parents(pipeline) for key in mirror_names}
-    parents[nodes.table_key(pipeline, nodes.CUTS)] = [nodes.table_key(pipeline, nodes.WATERMARKS), *mirror_names]
     names = {nodes.name_safe_key(spec.key): spec.key for spec in specs}
     specs = [spec.replace_attributes(key=key) for key, spec in zip(names, specs, strict=True)]
 
     @dg.multi_asset(
         name=f"{pipeline.name}_mirrors",
-        specs=[*specs, _cuts_spec(pipeline, cuts, list(names), limits)],
+        specs=[
+            *specs,
+            # also without mirrors after the decoded tables; and dependencies that end would be "Unsynced"
+            nodes.table_spec(
+                pipeline,
+                nodes.CUTS,
+                deps=[nodes.table_key(pipeline.untranslated, nodes.WATERMARKS), *names],
+                description=_CUTS,
+                freshness_policy=limits.policy(),
+            ),
+        ],
         check_specs=[
-            *_check_specs(cuts, limits),
+            *cut_check_specs(cuts, has_limits=limits.declared),
             *(spec for name, key in names.items() if key in live for spec in mirror_check_specs(name)),
         ],
         # the jobs have no check of a mirror: Dagster would plan each in each run, show it as skipped if the cut does not
@@ -156,10 +167,8 @@ def mirror_assets(pipeline: Pipeline, limits: FreshnessLimits = NO_LIMITS) -> dg
         asked = {key.asset_key for key in context.selected_asset_check_keys}
         with open_lake(context, pipeline, short_lived=True) as lake:
             catalog = CatalogUpdates(pipeline.catalog, context.log.warning)
-            names_asked = [name for key, name in mirror_names.items() if key in asked]
-            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog, names_asked)
-        blocking = {dg.AssetCheckKey(nodes.table_key(pipeline, nodes.CUTS), BALANCE)}
-        events = AssetEvents(context.instance, parents, mirror_parents(pipeline), blocking, node_of_cuts(pipeline))
+            results = cut_results(pipeline, lake, run, context.instance, limits, RecentAnswers(), catalog, asked)
+        events = events_of(context.instance, pipeline, context.assets_def)
         # whatever is selected, a cut advances all mirrors
         yield from events.yielded(pipeline.execute(context, results), selected)
 
@@ -174,23 +183,27 @@ def cut_results(
     limits: FreshnessLimits,
     recent: RecentAnswers,
     names: CatalogUpdates,
-    asked: Collection[TableName] = (),
+    checked: Collection[dg.AssetKey] = (),
 ) -> list[StageResult]:
     """Advances the mirrors to the resolved TSO. Returns the results for Dagster, those of new mirrors among them.
 
-    `asked`: mirrors whose checks are evaluated even if nothing has changed.
+    `checked`: mirrors whose checks are evaluated even if nothing has changed.
     """
     assets = nodes.checked_assets(pipeline)
     cuts = assets.cuts
     maker = cut_maker(lake, pipeline, run.run_id, run.report)
     report = maker.advance()
+    asked = [entry.name for entry in report.mirrors if assets.mirror(entry.name) in checked]
     # without a catalog there is only the metadata of new materializations
     mirrors = report.mirrors if lake.paths.has_files else [one for one in report.mirrors if one.name in report.changed]
     catalog = nodes.update_catalog(lake, mirrors, reread=bool(report.selection_changes))
     checks = _lake_check_results(instance, lake, pipeline, report, assets, recent, asked)
     by_name = {entry.name: entry for entry in report.mirrors}
-    since = _time_of_cut(lake, report.cut_id - 1) if limits.fail and report.published else None
-    touched = {**dict.fromkeys(mirrors_to_confirm(report, limits, since), TableCounts()), **report.changed}
+    confirmed: list[TableName] = []
+    if limits.fail and report.published:
+        for before in read_rows(lake, nodes.CUTS, ("cut_id", "=", report.cut_id - 1), columns=["published_at"]):
+            confirmed = mirrors_to_confirm(report, limits, before["published_at"])
+    touched = {**dict.fromkeys(confirmed, TableCounts()), **report.changed}
     results: list[StageResult] = [
         dg.MaterializeResult(
             asset_key=assets.mirror(name),
@@ -215,53 +228,11 @@ def cut_results(
         verifier.verify_if_due(run.run_id, timedelta(minutes=pipeline.verify_minutes))
     proved = previous_metadata(instance, cuts, cut_checks.BEFORE_IMAGES)
     checks += cut_checks.before_images_results(verifier.verified, verifier.contradicted(), proved, assets, asked)
-    gaps = _previous_gaps(instance, report, assets)
+    gaps = previous_metadata(instance, cuts, cut_checks.NO_GAPS)
     checks += cut_checks.mirror_gaps_results(report, gaps, assets, {*touched, *asked})
     checks += [cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *fresh]
     # the sums last: from them the next run knows what mirrors show
     return [*results, *sorted(checks, key=lambda result: result.asset_key == cuts)]
-
-
-def _time_of_cut(lake: Lake, cut_id: int) -> datetime | None:
-    rows = read_rows(lake, nodes.CUTS, ("cut_id", "=", cut_id), columns=["published_at"])
-    return rows[0]["published_at"] if rows else None
-
-
-def _previous_gaps(instance: dg.DagsterInstance, report: CutReport, assets: CheckedAssets) -> Mapping[str, Any] | None:
-    """What `mirror_gaps_results` compares with; None if mirrors have no results, as after an upgrade."""
-    keys = [dg.AssetCheckKey(assets.mirror(entry.name), cut_checks.NO_GAPS) for entry in report.mirrors[:1]]
-    has_results = all(newest_evaluation(instance, key) for key in keys)
-    return previous_metadata(instance, assets.cuts, cut_checks.NO_GAPS) if has_results else None
-
-
-def _cuts_spec(
-    pipeline: Pipeline, key: dg.AssetKey, mirrors: Sequence[dg.AssetKey], limits: FreshnessLimits
-) -> dg.AssetSpec:
-    return dg.AssetSpec(
-        key,
-        # also without mirrors after the decoded tables; and dependencies that end would be "Unsynced"
-        deps=[nodes.table_key(pipeline.untranslated, nodes.WATERMARKS), *mirrors],
-        group_name=pipeline.name,
-        description=_CUTS,
-        **nodes.node_attributes(pipeline),
-        freshness_policy=limits.policy(),
-        metadata=nodes.address(pipeline, nodes.CUTS, pipeline.paths.table(nodes.CUTS)),
-    )
-
-
-def _check_specs(cuts: dg.AssetKey, limits: FreshnessLimits) -> list[dg.AssetCheckSpec]:
-    return [
-        check_spec(cut_checks.NO_GAPS, cuts),
-        check_spec(cut_checks.NO_FAILED_ATTEMPTS, cuts),
-        check_spec(cut_checks.DDL_APPLIED, cuts),
-        check_spec(BALANCE, cuts, blocking=True),
-        check_spec(cut_checks.NO_BREACH, cuts),
-        check_spec(KEYS_HOLD, cuts),
-        check_spec(cut_checks.ONLY_OWN_COMMITS, cuts),
-        check_spec(SCHEMA_MATCHES_DDL, cuts),
-        check_spec(cut_checks.BEFORE_IMAGES, cuts),
-        *([check_spec(FRESH, cuts)] if limits.declared else []),
-    ]
 
 
 def _lake_check_results(
@@ -282,10 +253,11 @@ def _lake_check_results(
         check: previously_failed_tables(instance, cuts, check).union(map(str, asked))
         for check in (KEYS_HOLD, SCHEMA_MATCHES_DDL)
     }
-    scope = KeysToCheck(pipeline.keys, pipeline.key_check_rows, failed[KEYS_HOLD], pipeline.merge_threads)
     # the check no_gaps reports quarantined tables, and their mirrors may be unreadable
     readable = report.without_quarantined
-    keys = keys_hold_results(lake, readable, scope, assets)
+    keys = keys_hold_results(
+        lake, readable, assets, pipeline.keys, failed[KEYS_HOLD], pipeline.key_check_rows, pipeline.merge_threads
+    )
     schemas = schema_results(lake, readable, failed[SCHEMA_MATCHES_DDL], recent, assets)
     # the maintenance job looks at all tables
     commits = cut_checks.own_commits_result(

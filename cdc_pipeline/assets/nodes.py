@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 import dagster as dg
 from pyspark.sql import SparkSession
@@ -52,12 +52,6 @@ def checked_assets(pipeline: Pipeline) -> CheckedAssets:
     return CheckedAssets(table_key(pipeline, CUTS), partial(mirror_key, pipeline))
 
 
-def address(pipeline: Pipeline, name: str, uri: str) -> dict[str, str]:
-    """Metadata by which Dagster recognizes a table. No other pipeline has it."""
-    names = {"dagster/storage_kind": "delta", "dagster/table_name": f"{pipeline.name}.{name}"}
-    return {**names, "dagster/uri": uri}
-
-
 def name_safe_key(key: dg.AssetKey) -> dg.AssetKey:
     """The key, or a substitute with a digest if Dagster cannot derive a unique output name from the key.
 
@@ -81,22 +75,23 @@ _FROM_CHANGE_LOG = {
 }
 
 
-class NodeAttributes(TypedDict):
-    """Keyword arguments of `AssetSpec`."""
-
-    kinds: set[str]
-    owners: list[str]
-    tags: dict[str, str]
-    code_version: str
+def table_spec(pipeline: Pipeline, table: str, **others: Any) -> dg.AssetSpec:
+    """The node of one of the lake's own tables. `others`: further attributes."""
+    return node_spec(pipeline, table_key(pipeline.untranslated, table), table, pipeline.paths.table(table), **others)
 
 
-def node_attributes(pipeline: Pipeline) -> NodeAttributes:
-    """Attributes that all nodes of the pipeline share."""
-    return NodeAttributes(
+def node_spec(pipeline: Pipeline, key: dg.AssetKey, name: str, uri: str, **others: Any) -> dg.AssetSpec:
+    """The node of a table. `name`: in the pipeline; `others`: further attributes."""
+    return dg.AssetSpec(
+        key,
+        group_name=pipeline.name,
         kinds={"delta", "pyspark", *pipeline.source.kinds},
         owners=list(pipeline.owners),
         tags=dict(pipeline.tags),
         code_version=CODE_VERSION,
+        # by which Dagster recognizes a table. No other pipeline has them
+        metadata={"dagster/storage_kind": "delta", "dagster/table_name": f"{pipeline.name}.{name}", "dagster/uri": uri},
+        **others,
     )
 
 

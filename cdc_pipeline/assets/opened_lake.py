@@ -24,21 +24,15 @@ from cdc_pipeline.spark.session import SparkLakehouse
 
 def spark_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, pipeline: Pipeline) -> SparkLakehouse:
     """The resource of the pipeline. Raises `dg.Failure` if the project's one is no SparkLakehouse."""
-    found = getattr(context.resources, pipeline.spark_key)
-    if isinstance(found, SparkLakehouse):
-        for name, needed in (("stores", pipeline.stores), ("packages", pipeline.packages)):
-            if not set(needed) <= {*getattr(found, name)}:
-                raise dg.Failure(
-                    f"the resource {pipeline.spark_key!r} (field spark_resource) has {name}: {getattr(found, name)}, but "
-                    f"the pipeline needs {list(needed)}",
-                    allow_retries=False,
-                )
-        return found
-    raise dg.Failure(
-        f"the resource {pipeline.spark_key!r} (field spark_resource) is a {type(found).__name__}, but a "
-        "cdc_pipeline.SparkLakehouse is expected",
-        allow_retries=False,
-    )
+    found, resource = getattr(context.resources, pipeline.spark_key), f"the resource {pipeline.spark_key!r}"
+    if not isinstance(found, SparkLakehouse):
+        problem = f"is a {type(found).__name__}, but a cdc_pipeline.SparkLakehouse is expected"
+        raise dg.Failure(f"{resource} (field spark_resource) {problem}", allow_retries=False)
+    for name, needed in (("stores", pipeline.stores), ("packages", pipeline.packages)):
+        if not set(needed) <= {*getattr(found, name)}:
+            problem = f"has {name}: {getattr(found, name)}, but the pipeline needs {list(needed)}"
+            raise dg.Failure(f"{resource} (field spark_resource) {problem}", allow_retries=False)
+    return found
 
 
 @contextlib.contextmanager

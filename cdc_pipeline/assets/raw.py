@@ -1,4 +1,4 @@
-"""The asset `raw_topic_snapshot`."""
+"""The asset `raw_topic_snapshot`, and the external assets that it reads: topics, or a folder."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 import time
@@ -8,10 +8,9 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_pipeline.assets.asset_events import StageResult
-from cdc_pipeline.assets.metadata import delta_columns, ranges_table
-from cdc_pipeline.assets.nodes import RAW, address, name_safe_key, node_attributes, table_key
+from cdc_pipeline.assets.metadata import delta_columns, ranges_table, table_value
+from cdc_pipeline.assets.nodes import RAW, name_safe_key, table_key, table_spec
 from cdc_pipeline.assets.opened_lake import open_lake
-from cdc_pipeline.assets.sources import source_specs
 from cdc_pipeline.checks.specs import check_spec
 from cdc_pipeline.checks.streams import NO_OPEN_TRANSACTIONS, open_transactions_result
 from cdc_pipeline.lake.format import store_format
@@ -19,15 +18,16 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.positions import offsets_text
 from cdc_pipeline.sources.raw_batches import newest_batch
-from cdc_pipeline.sources.source import Intake, RunContext
+from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, PartitionLag, RunContext
 
 _DESCRIPTION = """One row per Kafka record, byte for byte: topic, partition, offset, timestamp, key, value, headers, and the
 batch that ingested it. Append-only. All other tables of the lake can be rebuilt from it."""
-
-
 _MOST_SHOWN = 200
+"""Files and partitions in metadata; of observed partitions those with the longest lag."""
 POSITIONS = "positions"
 """Metadata entry with the next offsets of the source. The sensor reads it for lakes that are not local."""
+OBSERVED_SECONDS = 600.0
+"""Least time between two observations of an asset, so that a stream without end leaves few events."""
 
 
 class Range(dg.Config):
@@ -44,13 +44,9 @@ def raw_asset(pipeline: Pipeline) -> dg.AssetsDefinition:
     sources = (spec.key for spec in source_specs(pipeline.untranslated).values())
     inputs = {name_safe_key(source): source for source in sources}
 
-    @dg.asset(
-        key=key,
-        deps=list(inputs),
-        group_name=pipeline.name,
-        description=_DESCRIPTION,
-        **node_attributes(pipeline),
-        metadata=address(pipeline, RAW, pipeline.paths.table(RAW)),
+    @dg.multi_asset(
+        name="__".join(key.path),
+        specs=[table_spec(pipeline, RAW, deps=list(inputs), description=_DESCRIPTION)],
         required_resource_keys={pipeline.spark_key},
         check_specs=[check_spec(NO_OPEN_TRANSACTIONS, key)] if _is_kafka(pipeline) else [],
     )
@@ -116,3 +112,48 @@ def _summary(intake: Intake) -> str:
     batches = f"batch {intake.batch_id}" if len(intake.batches) == 1 else f"{len(intake.batches)} batches"
     origin = f"{len(intake.files)} files" if intake.files else f"{len(intake.ranges)} partitions"
     return f"{batches}: {intake.records} new records from {origin}{skipped}"
+
+
+def source_specs(pipeline: Pipeline) -> dict[str, dg.AssetSpec]:
+    """By the names of `Source.inputs`."""
+    return {
+        name: dg.AssetSpec(
+            table_key(pipeline, "source", name),
+            group_name=pipeline.name,
+            description=f"Records at {pipeline.source.location}. `lag`: offsets that the lake does not have.",
+            kinds=set(pipeline.source.kinds),
+            owners=list(pipeline.owners),
+            tags=dict(pipeline.tags),
+        )
+        for name in pipeline.source.inputs
+    }
+
+
+def due_observations(
+    pipeline: Pipeline, instance: dg.DagsterInstance, found: NewRecords | NoNewRecords
+) -> Iterator[dg.AssetObservation]:
+    """Observations of the assets that changed since their newest one, unless that is younger than `OBSERVED_SECONDS`."""
+    specs = source_specs(pipeline)
+    for name, spec in specs.items():
+        # the topics of a pattern belong to one asset
+        lags = sorted(
+            (one for one in found.lags if name == one.topic or one.topic not in specs), key=lambda one: -one.lag
+        )
+        if lags:
+            rows = (list(map(str, one)) for one in lags[:_MOST_SHOWN])
+            table = table_value(PartitionLag._fields, rows)
+            metadata: dict[str, dg.MetadataValue] = {
+                "lag": dg.MetadataValue.int(sum(one.lag for one in lags)),
+                "partitions": table,
+            }
+        elif not found.lags:
+            state = found.summary if isinstance(found, NewRecords) else found.reason
+            metadata = {"state": dg.MetadataValue.text(state)}
+        else:
+            continue  # a topic that has ended
+        due = dg.AssetObservation(spec.key, metadata=metadata)
+        newest = next(iter(instance.fetch_observations(spec.key, limit=1).records), None)
+        before = None if newest is None else newest.asset_observation
+        is_old = newest is None or time.time() >= newest.timestamp + OBSERVED_SECONDS
+        if is_old and (before is None or before.metadata != due.metadata):
+            yield due

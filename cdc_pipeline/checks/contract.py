@@ -51,17 +51,6 @@ class TableValidation:
     """Rules that accepted rows may break."""
     shapes: tuple[Shape, ...] = ()
 
-    def joined(self, other: TableValidation) -> TableValidation:
-        """The result for the batches of both."""
-        return TableValidation(
-            self.table,
-            self.rows + other.rows,
-            self.validated + other.validated,
-            (*self.errors, *other.errors),
-            (*self.warnings, *other.warnings),
-            (*self.shapes, *other.shapes),
-        )
-
 
 def validate_table(lake: Lake, table: str, batches: Sequence[int], count: int) -> TableValidation:
     """Validates the rows of the batches. `count` is an upper bound of their number."""
@@ -95,24 +84,28 @@ def _validate(table: str, rows: DataFrame) -> tuple[int, tuple[Breach, ...], tup
     return sum(group["rows"] for group in groups), found, tuple(shapes)
 
 
-def contract_result(validation: TableValidation, key: dg.AssetKey) -> dg.AssetCheckResult:
-    """Fails if rows break a rule that the decoder should have enforced. Blocks downstream assets."""
+def contract_result(key: dg.AssetKey, *validations: TableValidation) -> dg.AssetCheckResult:
+    """Fails if rows break a rule that the decoder should have enforced. Blocks downstream assets.
+
+    `validations`: of different batches of one table.
+    """
+    errors = [breach for validation in validations for breach in validation.errors]
     return check_result(
         CONTRACT,
         key,
         [
-            f"{validation.table} has {breach.count} rows that break {breach.rule}"
+            f"{validations[0].table} has {breach.count} rows that break {breach.rule}"
             + "".join(f", for example {example}" for example in breach.examples[:1])
-            for breach in validation.errors
+            for breach in errors
         ],
         "The decoder should have rejected these records: this is a bug in cdc_pipeline, report it with the records' "
         "bytes from raw_topic_snapshot. Downstream assets were not updated",
         {
-            "rows": validation.rows,
-            "validated": validation.validated,
+            "rows": sum(validation.rows for validation in validations),
+            "validated": sum(validation.validated for validation in validations),
             **{
                 breach.rule: f"{breach.count} rows, expected: {breach.expected}; for example {', '.join(breach.examples)}"
-                for breach in validation.errors
+                for breach in errors
             },
         },
         is_error=True,

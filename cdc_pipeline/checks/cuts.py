@@ -175,7 +175,7 @@ BEFORE_IMAGES = "before_images"
 def before_images_results(
     verified: Rows,
     contradicted: Mapping[TableName, Gap],
-    previous: Mapping[str, Any],
+    previous: Mapping[str, Any] | None,
     assets: CheckedAssets,
     touched: Collection[TableName] = (),
 ) -> list[dg.AssetCheckResult]:
@@ -201,7 +201,8 @@ def before_images_results(
         {"verified_up_to_cut": cut, **{str(name): text for name, text in tables.items()}},
         is_error=True,
     )
-    changed = {name: text for name, text in tables.items() if name in touched or previous.get(str(name)) != text}
+    shown = previous or {}
+    changed = {name: text for name, text in tables.items() if name in touched or shown.get(str(name)) != text}
     return [sums, *mirror_results(BEFORE_IMAGES, assets, changed, problems, advice)]
 
 

@@ -42,20 +42,6 @@ _POSITION = ("_topic", "_partition", "_offset")
 
 
 @dataclass(frozen=True)
-class KeysToCheck:
-    """Scope of the check."""
-
-    declared: Mapping[str, tuple[str, ...]]
-    """The field `keys`."""
-    most_rows: int = MOST_ROWS
-    """The field `key_check_rows`; 0 disables the check."""
-    failed_before: Collection[str] = ()
-    """Tables that failed the previous evaluation. They are checked again even if the cut did not change them."""
-    threads: int = 2
-    """Number of mirrors checked in parallel."""
-
-
-@dataclass(frozen=True)
 class _Checked:
     name: str
     scope: str
@@ -64,27 +50,31 @@ class _Checked:
 
 
 def keys_hold_results(
-    lake: Lake, report: CutReport, scope: KeysToCheck, assets: CheckedAssets
+    lake: Lake,
+    report: CutReport,
+    assets: CheckedAssets,
+    declared: Mapping[str, tuple[str, ...]],
+    failed_before: Collection[str] = (),
+    most_rows: int = MOST_ROWS,
+    threads: int = 2,
 ) -> list[dg.AssetCheckResult]:
     """Fails if two rows of a mirror have the same key, or a key column is NULL. The first result is that of all mirrors,
-    the others are of the mirrors that were read.
+    the others are of the mirrors that were read: those that the cut changed, and `failed_before`.
 
     The metadata lists the positions of the messages that wrote such rows. It has no key values, which may be sensitive.
+
+    `declared`, `most_rows`: the fields `keys` and `key_check_rows`; 0 disables the check.
     """
     entries = {entry.name: entry for entry in report.mirrors}
-    changed = (
-        [name for name in entries if name in report.changed or str(name) in scope.failed_before]
-        if scope.most_rows
-        else []
-    )
+    changed = [name for name in entries if most_rows and (name in report.changed or str(name) in failed_before)]
     selected = next_in_rotation(changed, (), report.cut_id, _MOST_KEY_TABLES)
-    since = _since(lake, report) if any(entries[name].rows > scope.most_rows for name in selected) else None
+    since = _since(lake, report) if any(entries[name].rows > most_rows for name in selected) else None
 
     def check(entry: MirrorEntry) -> _Checked:
-        return _check_mirror(lake.spark, entry, scope, since)
+        return _check_mirror(lake.spark, entry, declared, most_rows, since)
 
     with small_query(lake.spark, sum(entries[name].rows for name in selected)):
-        checked = map_in_threads(lake.spark, check, [entries[name] for name in selected], scope.threads)
+        checked = map_in_threads(lake.spark, check, [entries[name] for name in selected], threads)
     errors = {table.name: table.error for table in checked if table.error}
     counts = dict(sorted(Counter(table.scope for table in checked).items()))
     postponed = {"postponed to a later cut": len(changed) - len(selected)} if len(changed) > len(selected) else {}
@@ -96,13 +86,15 @@ def keys_hold_results(
     ]
 
 
-def _check_mirror(spark: SparkSession, entry: MirrorEntry, scope: KeysToCheck, since: int | None) -> _Checked:
+def _check_mirror(
+    spark: SparkSession, entry: MirrorEntry, declared: Mapping[str, tuple[str, ...]], most_rows: int, since: int | None
+) -> _Checked:
     name, small = str(entry.name), open_small_table(entry.path)
     table = table_state(spark, entry.path) if small is None else small.state
-    columns = () if table is None else MirrorState.from_properties(table.properties).key_columns(scope.declared)
+    columns = () if table is None else MirrorState.from_properties(table.properties).key_columns(declared)
     if table is None or not columns:
         return _Checked(name, "tables without a key")
-    if small is not None and table.version == entry.version and entry.rows <= scope.most_rows:
+    if small is not None and table.version == entry.version and entry.rows <= most_rows:
         live = small.rows.filter(pc.invert(small.rows[DELETED])) if entry.keeps_deleted else small.rows
         return _checked(name, "all rows", _broken_in(live, columns))
     # Delta has the newest snapshot in memory, but computes that of a version from the log
@@ -110,7 +102,7 @@ def _check_mirror(spark: SparkSession, entry: MirrorEntry, scope: KeysToCheck, s
     mirror = spark.read.format("delta").options(**as_of).load(entry.path)
     rows = live_rows(mirror, keeps_deleted=entry.keeps_deleted)
     rows_read = "all rows"
-    if entry.rows > scope.most_rows:
+    if entry.rows > most_rows:
         if since is None or "_commit_ts" not in rows.columns:
             return _Checked(name, "too large and without TSOs")
         rows, rows_read = rows.where(F.col("_commit_ts") > since), "rows of this cut"

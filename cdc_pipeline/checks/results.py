@@ -107,11 +107,11 @@ def without_repeated(
     return [one for one in results if check_key(one) not in repeated]
 
 
-def previous_metadata(instance: dg.DagsterInstance, asset: dg.AssetKey, check: str) -> Mapping[str, Any]:
-    """The values in the metadata of the newest result of a check; empty without one."""
+def previous_metadata(instance: dg.DagsterInstance, asset: dg.AssetKey, check: str) -> Mapping[str, Any] | None:
+    """The values in the metadata of the newest result of a check; None without one."""
     event = newest_evaluation(instance, dg.AssetCheckKey(asset, check))
     evaluation = None if event is None else event.asset_check_evaluation
-    return {} if evaluation is None else {name: entry.value for name, entry in evaluation.metadata.items()}
+    return None if evaluation is None else {name: entry.value for name, entry in evaluation.metadata.items()}
 
 
 def previously_failed_tables(instance: dg.DagsterInstance, asset: dg.AssetKey, check: str) -> frozenset[str]:
@@ -119,7 +119,7 @@ def previously_failed_tables(instance: dg.DagsterInstance, asset: dg.AssetKey, c
 
     The next evaluation reads them again even if no cut changes them, so that a failure does not disappear by itself.
     """
-    tables = previous_metadata(instance, asset, check).get(WRONG_TABLES)
+    tables = (previous_metadata(instance, asset, check) or {}).get(WRONG_TABLES)
     return frozenset(tables) if isinstance(tables, list) else frozenset()
 
 

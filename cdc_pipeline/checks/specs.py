@@ -39,13 +39,20 @@ _DESCRIPTIONS = {
 }
 CHECKS = tuple(_DESCRIPTIONS)
 """Names of all checks."""
+_OF_MIRRORS = (NO_GAPS, KEYS_HOLD, SCHEMA_MATCHES_DDL, BEFORE_IMAGES)
+_BLOCKING = (BALANCE, CONTRACT)
+"""If one of them does not pass, the steps that follow are not run."""
 
 
-def check_spec(name: str, asset: dg.AssetKey, *, blocking: bool = False) -> dg.AssetCheckSpec:
-    """The check of this name. `blocking`: if it does not pass, the steps that follow are not run."""
-    return dg.AssetCheckSpec(name, asset=asset, description=_DESCRIPTIONS[name], blocking=blocking)
+def check_spec(name: str, asset: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(name, asset=asset, description=_DESCRIPTIONS[name], blocking=name in _BLOCKING)
 
 
 def mirror_check_specs(mirror: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """The checks of a mirror. `consistent_cuts` has the same ones for all mirrors."""
-    return [check_spec(name, mirror) for name in (NO_GAPS, KEYS_HOLD, SCHEMA_MATCHES_DDL, BEFORE_IMAGES)]
+    return [check_spec(name, mirror) for name in _OF_MIRRORS]
+
+
+def cut_check_specs(cuts: dg.AssetKey, *, has_limits: bool) -> list[dg.AssetCheckSpec]:
+    """The checks of `consistent_cuts`: those of a mirror, for all mirrors, and others. `has_limits`: of the lag."""
+    others = (NO_FAILED_ATTEMPTS, DDL_APPLIED, BALANCE, NO_BREACH, ONLY_OWN_COMMITS, *([FRESH] if has_limits else []))
+    return [check_spec(name, cuts) for name in (*_OF_MIRRORS, *others)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster.components.resolved.errors import ResolutionException
 from dotenv import dotenv_values
 from pydantic import ValidationError
 
@@ -21,11 +22,9 @@ from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.spark.session import SparkLakehouse, own_spark
 
 _OTHER_WAYS = "Name a project with --project, or a lake with --lake (to ingest: --captures and --lake)"
-_TRACEBACK = "Traceback (most recent call last):\n"
 _OTHER_FORM = re.compile(r"\.str( at |$)")
 _MODEL_NAME = re.compile(r"\.(tagged-union\[[^\]]*\]|constrained-str|\w+Model)(?=[. ]|$)")
 _TAG_FUNCTION = re.compile(r" found using \w+\(\)")
-_VALIDATION_ERROR = re.compile(r"\n(\S+)?\n?  (\S.*?) \[type=")
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,8 @@ def project_pipeline(project: Path, name: str | None) -> DeclaredPipeline:
     environment. Raises DeclarationError if there is no project, no such pipeline, or a file of the project is wrong.
     """
     project = project.resolve()
-    root = next(filter(_is_project, (project, *project.parents)), None)
+    marks = ("pyproject.toml", "dg.toml")
+    root = next((one for one in (project, *project.parents) if any((one / mark).is_file() for mark in marks)), None)
     if root is None:
         raise DeclarationError(f"{project} is not in a Dagster project. {_OTHER_WAYS}")
     os.chdir(root)
@@ -96,10 +96,6 @@ def _instead_of(name: str | None, pipelines: list[str]) -> str:
     )
 
 
-def _is_project(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("pyproject.toml", "dg.toml"))
-
-
 def lake_pipeline_name(lake: str) -> str:
     """The name of the only pipeline in a local lake. Raises DeclarationError if there is none or several."""
     if not is_local_path(lake):
@@ -125,18 +121,11 @@ def load_error(error: BaseException) -> str:
         error = cause
     if isinstance(error, ValidationError):
         return _field_errors([(".".join(map(str, found["loc"])), found["msg"]) for found in error.errors()])
-    text = str(error).strip()
-    first, raised = text.split("\n", 1)[0].strip(), _raised_error(text)
-    return f"{first}: {raised}" if raised else first or type(error).__name__
-
-
-def _raised_error(text: str) -> str:
-    """The exception of the traceback in an error of Dagster, without its class and, of pydantic's errors, without values."""
-    _, found, trace = text.rpartition(_TRACEBACK)
-    raised = re.sub(r"\A(  .*\n)+", "", trace) if found else ""
-    if ".ValidationError: " in raised.split("\n", 1)[0]:
-        return _field_errors(_VALIDATION_ERROR.findall(raised))
-    return raised.split("\n", 1)[0].partition(": ")[2]
+    first = str(error).strip().split("\n", 1)[0].strip()
+    if isinstance(error, ResolutionException) and error.__context__ is not None:
+        # Dagster adds the place, in the first line
+        return f"{first}: {load_error(error.__context__)}"
+    return first or type(error).__name__
 
 
 def _field_errors(errors: list[tuple[str, str]]) -> str:

@@ -71,11 +71,9 @@ def examine(declared: DeclaredPipeline | None, *, with_spark: bool = True) -> It
     java = _attempt("Java", _java, "Install OpenJDK 17 or 21 and set JAVA_HOME to it")
     yield java
     pipeline = None if declared is None else declared.pipeline
-    secrets = () if pipeline is None else pipeline.source.secrets
-    has_source = False
+    source = None
     if pipeline is not None and pipeline.paths.has_files:
-        source = _attempt("source", lambda: _source(pipeline), _SOURCE_REMEDY, secrets)
-        has_source = source.passed
+        source = _source(pipeline)
         yield source
         yield _attempt("lake", lambda: _folder(pipeline), _LAKE_REMEDY)
     if not with_spark or not java.passed:
@@ -87,12 +85,11 @@ def examine(declared: DeclaredPipeline | None, *, with_spark: bool = True) -> It
         return
     lake = Lake(spark.session, pipeline.paths)
     yield _attempt("lake format", lambda: _format(lake), _LAKE_REMEDY)
-    if not pipeline.paths.has_files:
-        source = _attempt("source", lambda: _source(pipeline, lake), _SOURCE_REMEDY, secrets)
-        has_source = source.passed
+    if source is None:
+        source = _source(pipeline, lake)
         yield source
-    if isinstance(pipeline.source, KafkaTopics) and has_source:
-        yield _attempt("dialects", lambda: _dialects(pipeline, lake), _DIALECT_REMEDY, secrets)
+    if isinstance(pipeline.source, KafkaTopics) and source.passed:
+        yield _attempt("dialects", lambda: _dialects(pipeline, lake), _DIALECT_REMEDY, pipeline.source.secrets)
 
 
 _SOURCE_REMEDY = "Correct the fields of `source` (`cdc-pipeline docs kafka` or `storage`), or ask who runs the broker"
@@ -118,10 +115,13 @@ def _java() -> str:
     return f"{java.version} at {java.path}"
 
 
-def _source(pipeline: Pipeline, lake: Lake | None = None) -> str:
-    note = newest_note(pipeline.paths) if lake is None else next(notes_newest_first(lake), None)
-    found = pipeline.source.find_new_records(note)
-    return f"{pipeline.source.location}: {found.summary if isinstance(found, NewRecords) else found.reason}"
+def _source(pipeline: Pipeline, lake: Lake | None = None) -> Finding:
+    def find() -> str:
+        note = newest_note(pipeline.paths) if lake is None else next(notes_newest_first(lake), None)
+        found = pipeline.source.find_new_records(note)
+        return f"{pipeline.source.location}: {found.summary if isinstance(found, NewRecords) else found.reason}"
+
+    return _attempt("source", find, _SOURCE_REMEDY, pipeline.source.secrets)
 
 
 def _folder(pipeline: Pipeline) -> str:

@@ -41,7 +41,7 @@ def table_history(
     named = (("database", "=", database), ("table", "=", table))
     statements = read_rows(lake, "ddl_history", *named, columns=_STATEMENT_COLUMNS)  # type: ignore[arg-type]
     changes = iterate_rows(lake, "change_log", *named, columns=_ROW_COLUMNS)  # type: ignore[arg-type]
-    kept = (change for change in changes if _has_values(change, _wanted(change, where, key)))
+    kept = (change for change in changes if _is_wanted(change, where, key))
     exported = (
         row for event in statements for row in _exported_rows(lake, TableName(database, table), event, where, key)
     )
@@ -108,17 +108,12 @@ def message_value(lake: Lake, row: Row) -> bytes:
     return bytes(records[0]["value"] or b"") if records else b""
 
 
-def _wanted(change: Row, where: Mapping[str, str], key: Sequence[str]) -> dict[str, str] | None:
-    """Column → text that an image must have; None if the row cannot be the wanted one."""
+def _is_wanted(change: Row, where: Mapping[str, str], key: Sequence[str]) -> bool:
+    """Whether an image of the row has the wanted texts."""
     names = change["key_names"] or ()
     if key and len(names) != len(key):
-        return None
-    return {**where, **dict(zip(names, key, strict=False))}
-
-
-def _has_values(change: Row, wanted: Mapping[str, str] | None) -> bool:
-    if not wanted:
-        return wanted is not None
+        return False
+    wanted = {**where, **dict(zip(names, key, strict=False))}
     images = [dict(change[side] or ()) for side in ("before", "after")]
     return any(all(image.get(name) == text for name, text in wanted.items()) for image in images)
 

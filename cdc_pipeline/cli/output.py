@@ -41,7 +41,9 @@ def progress_bar(progress: Callable[[], tuple[int, int]], unit: str) -> Iterator
     def refresh() -> None:
         done, total = progress()
         with _terminal:
-            _show(_bar_text(done, total, unit) if total else "")
+            filled = _BAR_WIDTH * done // (total or 1)
+            bar = f"  [{'#' * filled}{'-' * (_BAR_WIDTH - filled)}] {done} of {total} {unit}"
+            _show(bar if total else "")
 
     try:
         with repeating(refresh, _REFRESH_SECONDS):
@@ -57,11 +59,6 @@ def _show(bar: str) -> None:
     if bar != _bar:
         click.echo(f"{_CLEAR_LINE}{bar}", nl=False, err=True)
         _bar = bar
-
-
-def _bar_text(done: int, total: int, unit: str) -> str:
-    filled = _BAR_WIDTH * done // total
-    return f"  [{'#' * filled}{'-' * (_BAR_WIDTH - filled)}] {done} of {total} {unit}"
 
 
 def printable(text: str) -> str:

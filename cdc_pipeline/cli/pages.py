@@ -16,7 +16,8 @@ _CHECKOUT = Path(__file__).parents[2]
 
 def page_titles() -> dict[str, str]:
     """The title of each page by its name, in alphabetic order. Raises DeclarationError if no pages are installed."""
-    return {name: _title(file) for name, file in sorted(_pages().items())}
+    titles = {name: file.read_text(encoding="utf-8").partition("\n")[0] for name, file in sorted(_pages().items())}
+    return {name: title.lstrip("# ") for name, title in titles.items()}
 
 
 def read_page(name: str, section: str = "") -> str:
@@ -45,10 +46,6 @@ def _headings(text: str) -> list[tuple[str, int]]:
     """(line, level) of the headings, without comments in code."""
     without_code = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
     return [(line, len(line) - len(line.lstrip("#"))) for line in re.findall(r"^#+ .+$", without_code, re.MULTILINE)]
-
-
-def _title(file: Path) -> str:
-    return file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
 
 
 def _pages() -> dict[str, Path]:

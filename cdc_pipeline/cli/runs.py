@@ -66,13 +66,10 @@ class FinishedRun:
         """One line per failed step: the description of its failure, or the innermost exception."""
         lines = []
         for event in self.result.all_events:
-            if not event.is_step_failure:
-                continue
-            failure = event.step_failure_data
-            if failure.user_failure_data is not None and failure.user_failure_data.description:
-                lines.append(failure.user_failure_data.description)
-                continue
-            lines.append(_reason(failure.error) or f"step {event.step_key} failed")
+            if event.is_step_failure:
+                failure = event.step_failure_data
+                described = failure.user_failure_data and failure.user_failure_data.description
+                lines.append(described or _reason(failure.error) or f"step {event.step_key} failed")
         return [as_commands(line) for line in lines] or ["the run failed; its log above has the reason"]
 
     @property

@@ -50,6 +50,10 @@ class PipelineStatus:
         behind = lag_of(self.resolved_time, min(self.cut.heartbeats.values(), default=None))
         return None if behind is None else behind.total_seconds()
 
+    @property
+    def pending_changes(self) -> int:
+        return self.cut.pending + self.waiting_changes
+
     def to_json(self) -> dict[str, Any]:
         """The status as values of JSON."""
         lag = self.lag_seconds
@@ -60,7 +64,7 @@ class PipelineStatus:
             "resolved_time": _text(self.resolved_time),
             "published_at": _text(self.published_at),
             "lag_seconds": None if lag is None else round(lag, 1),
-            "pending_changes": self.cut.pending + self.waiting_changes,
+            "pending_changes": self.pending_changes,
             "blocked_by": self.blocked_by or None,
             "dead_letters": self.dead_letters,
             "open_statements": self.open_statements,
@@ -134,7 +138,7 @@ def status_lines(status: PipelineStatus) -> list[str]:
     lines += [f"dead letters: {count:,} of rule {rule}" for rule, count in status.dead_letters.items()]
     lines += [f"DDL statements {name}: {count:,}" for name, count in status.open_statements.items()]
     # those of held tables are in their lines
-    waiting = status.cut.pending - status.cut.held_rows + status.waiting_changes
+    waiting = status.pending_changes - status.cut.held_rows
     if waiting > 0:
         lines.append(f"{waiting:,} decoded row changes wait: {status.blocked_by or 'the next run applies them'}")
     return lines
@@ -180,31 +184,17 @@ def open_metrics(status: PipelineStatus) -> str:
     """The status in the OpenMetrics text format, for the textfile collector of Prometheus' node exporter."""
     pipeline = {"pipeline": status.pipeline}
     lag = status.lag_seconds
-
-    def of_mirror(entry: MirrorEntry) -> dict[str, str]:
-        return {**pipeline, "table": str(entry.name)}
-
-    families: list[tuple[str, str, list[tuple[dict[str, str], float]]]] = [
+    letters = [({**pipeline, "rule": rule}, count) for rule, count in status.dead_letters.items()]
+    mirrors = [({**pipeline, "table": str(entry.name)}, entry) for entry in status.mirrors]
+    families: list[tuple[str, str, Sequence[tuple[dict[str, str], float]]]] = [
         ("cdc_cut", "Id of the newest cut.", [(pipeline, status.cut.cut_id)]),
         ("cdc_lag_seconds", "Lag of the mirrors behind the clock.", [] if lag is None else [(pipeline, round(lag, 1))]),
-        (
-            "cdc_pending_changes",
-            "Row changes in no cut yet.",
-            [(pipeline, status.cut.pending + status.waiting_changes)],
-        ),
+        ("cdc_pending_changes", "Row changes in no cut yet.", [(pipeline, status.pending_changes)]),
         ("cdc_held_tables", "Held and quarantined tables.", [(pipeline, len(status.cut.held))]),
-        (
-            "cdc_dead_letters",
-            "Dead letters by rule.",
-            [({**pipeline, "rule": rule}, count) for rule, count in status.dead_letters.items()],
-        ),
-        ("cdc_mirror_rows", "Rows of a mirror.", [(of_mirror(entry), entry.rows) for entry in status.mirrors]),
-        ("cdc_mirror_gaps", "Gaps of a mirror.", [(of_mirror(entry), len(entry.gaps)) for entry in status.mirrors]),
-        (
-            "cdc_mirror_version",
-            "Delta version of a mirror.",
-            [(of_mirror(entry), entry.version) for entry in status.mirrors],
-        ),
+        ("cdc_dead_letters", "Dead letters by rule.", letters),
+        ("cdc_mirror_rows", "Rows of a mirror.", [(labels, entry.rows) for labels, entry in mirrors]),
+        ("cdc_mirror_gaps", "Gaps of a mirror.", [(labels, len(entry.gaps)) for labels, entry in mirrors]),
+        ("cdc_mirror_version", "Delta version of a mirror.", [(labels, entry.version) for labels, entry in mirrors]),
     ]
     lines = []
     for name, text, samples in families:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from cdc_pipeline.catalogs.glue import Glue
 from cdc_pipeline.catalogs.hive import Hive
-from cdc_pipeline.component.yaml_model import YamlModel
+from cdc_pipeline.component.yaml_model import YamlModel, resolver_by_type
 
 _ADDRESSES = re.compile(r"thrift://[^\s/:@,]+:\d+(,thrift://[^\s/:@,]+:\d+)*")
 
@@ -18,7 +18,8 @@ class HiveCatalog(YamlModel):
     """A Hive metastore. Kerberos and TLS are those of `hive-site.xml` on the driver's class path."""
 
     type: Literal["hive"]
-    uri: Annotated[str, Field(description="Address of the metastore: thrift://host:port, several separated by commas.")]
+    uri: str
+    """Address of the metastore: thrift://host:port, several separated by commas."""
 
     @field_validator("uri")
     @classmethod
@@ -42,5 +43,6 @@ class GlueCatalog(YamlModel):
         return Glue()
 
 
-CatalogField = HiveCatalog | GlueCatalog
-CATALOGS: dict[str, type[HiveCatalog] | type[GlueCatalog]] = {"hive": HiveCatalog, "glue": GlueCatalog}
+CatalogField = Annotated[
+    HiveCatalog | GlueCatalog | None, resolver_by_type("catalog", hive=HiveCatalog, glue=GlueCatalog)
+]

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import dagster as dg
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
-from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cdc_pipeline.assets.asset_events import StageResult
 from cdc_pipeline.assets.decoded import decoded_assets
@@ -17,74 +17,62 @@ from cdc_pipeline.assets.follower import follow_job
 from cdc_pipeline.assets.jobs import maintain_job, maintenance_schedule, operation_jobs
 from cdc_pipeline.assets.mirrors import mirror_assets
 from cdc_pipeline.assets.nodes import CUTS, table_key
-from cdc_pipeline.assets.raw import raw_asset
-from cdc_pipeline.assets.sources import source_specs
+from cdc_pipeline.assets.raw import raw_asset, source_specs
 from cdc_pipeline.component import run_fields, table_fields
-from cdc_pipeline.component.catalog_field import CATALOGS, CatalogField
+from cdc_pipeline.component.catalog_field import CatalogField
 from cdc_pipeline.component.scaffold import PipelineScaffolder
-from cdc_pipeline.component.snapshot_field import SNAPSHOTS, JdbcSnapshotSettings, SnapshotSettings
-from cdc_pipeline.component.source_field import SOURCES, SourceField, TicdcStorageSource
-from cdc_pipeline.component.yaml_model import YamlModel, limit, resolver_by_type, secret_resolver
+from cdc_pipeline.component.snapshot_field import SnapshotField
+from cdc_pipeline.component.source_field import SourceField, TicdcStorageSource
+from cdc_pipeline.component.yaml_model import Secret, YamlModel, limit, secret_resolver, settings_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
 from cdc_pipeline.mirrors.settings.selection import TableSelection
-from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors.new_offsets import new_offsets_sensor
 from cdc_pipeline.sensors.new_tables import new_tables_sensor
 from cdc_pipeline.sensors.notifications import notify_sensor
-from cdc_pipeline.sources.kafka.client_settings import HIDDEN
 from cdc_pipeline.spark.session import own_spark
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_LEAST_RUNTIME_SECONDS = 60
 
 
 class DdlPolicyRules(YamlModel):
     """The policy for DDL, by pattern on database.table."""
 
-    default: Annotated[DdlAction, Field(description="Policy for tables that match no pattern.")] = APPLY
-    tables: Annotated[
-        dict[str, DdlAction],
-        Field(
-            description="Policy by pattern on the mirror's database.table (`*`, `?`, `[…]` as in file names). The first "
-            "match applies."
-        ),
-    ] = {}  # noqa: RUF012  # pydantic copies it
+    default: DdlAction = APPLY
+    """Policy for tables that match no pattern."""
+    tables: dict[str, DdlAction] = {}
+    """Policy by pattern on the mirror's database.table (`*`, `?`, `[…]` as in file names). The first match applies."""
 
-    @field_validator("tables")
-    @classmethod
-    def _validate_tables(cls, value: dict[str, DdlAction]) -> dict[str, DdlAction]:
-        for pattern in value:
-            require_pattern(pattern)
+    _validate_tables = field_validator("tables")(table_fields.require_patterns)
+
+
+def _to_policy(value: object) -> object:
+    if isinstance(value, (DdlPolicyRules, dict)):
         return value
-
-
-def _resolve_ddl_policy(context: dg.ResolutionContext, model: dg.Model | str) -> DdlPolicyRules:
-    if isinstance(model, str):
-        return _to_policy(context.resolve_value(model))
-    rules: DdlPolicyRules = DdlPolicyRules.resolve_from_model(context, model)
-    return rules
-
-
-def _to_policy(action: object) -> DdlPolicyRules:
-    if action not in (APPLY, KEEP, HOLD):
-        raise ValueError(f"ddl_policy: {action!r} is not a policy: {APPLY}, {KEEP} or {HOLD} is expected, or a mapping")
-    return DdlPolicyRules(default=action)
+    if value not in (APPLY, KEEP, HOLD):
+        raise ValueError(f"{value!r} is not a policy: {APPLY}, {KEEP} or {HOLD} is expected, or a mapping")
+    return DdlPolicyRules(default=value)
 
 
 class AssetTranslation(YamlModel):
     """Attributes of all assets. Templates may use `spec`, the asset as it is without, such as `{{ spec.group_name }}`."""
 
-    key_prefix: Annotated[str | list[str] | None, Field(description="Before each asset key.")] = None
-    group_name: Annotated[str | None, Field(description="Group in place of the pipeline's.")] = None
-    description: Annotated[str | None, Field(description="Description in place of the pipeline's.")] = None
-    owners: Annotated[list[str] | None, Field(description="Owners in place of the pipeline's.")] = None
-    tags: Annotated[dict[str, str] | None, Field(description="Further tags.")] = None
-    metadata: Annotated[dict[str, Any] | None, Field(description="Further metadata.")] = None
+    key_prefix: str | list[str] | None = None
+    """Before each asset key."""
+    group_name: str | None = None
+    """Group in place of the pipeline's."""
+    description: str | None = None
+    """Description in place of the pipeline's."""
+    owners: list[str] | None = None
+    """Owners in place of the pipeline's."""
+    tags: dict[str, str] | None = None
+    """Further tags."""
+    metadata: dict[str, Any] | None = None
+    """Further metadata."""
 
 
 @dg.scaffold_with(PipelineScaffolder)
@@ -98,235 +86,116 @@ class CdcPipeline(dg.Component, YamlModel):
     `<name>_new_tables` shows new mirrors in the UI, `<name>_notify` (with `notify`) sends alerts.
     """
 
-    name: Annotated[
-        str, Field(description="Name of the pipeline: first part of its asset keys, and its folder in the lake.")
-    ]
+    name: str
+    """Name of the pipeline: first part of its asset keys, and its folder in the lake."""
     source: Annotated[
-        SourceField,
-        resolver_by_type("source", SOURCES),
-        Field(
-            description="Source of the records.",
-            examples=[{"type": "kafka", "bootstrap_servers": "broker:9092", "topics": ["tidb-orders"]}],
-        ),
+        SourceField, Field(examples=[{"type": "kafka", "bootstrap_servers": "broker:9092", "topics": ["tidb-orders"]}])
     ]
-    lake: Annotated[str, Field(min_length=1, description="Folder or Hadoop URI of the lake.")]
-    catalog: Annotated[
-        CatalogField | None,
-        resolver_by_type("catalog", CATALOGS),
-        Field(
-            description="Catalog in which mirrors have names. Empty: none, they have paths only.",
-            examples=[{"type": "hive", "uri": "thrift://metastore:9083"}],
-        ),
-    ] = None
-    dialect: Annotated[
-        DialectName,
-        Field(
-            description="`auto` detects the dialect per record. With the name of a dialect, records of the others become "
-            "dead letters."
-        ),
-    ] = "auto"
-    include: Annotated[
-        list[str],
-        Field(
-            description="Patterns on the upstream database.table of the mirrored tables (`*`, `?`, `[…]` as in file names; "
-            "without case). The change log has the changes of all tables."
-        ),
-    ] = ["*"]  # noqa: RUF012  # pydantic copies it
-    exclude: Annotated[
-        list[str],
-        Field(description="Patterns on the upstream database.table of included tables that are not mirrored."),
-    ] = []  # noqa: RUF012  # pydantic copies it
-    routes: Annotated[
-        list[table_fields.RouteRule],
-        Field(
-            description="Names of mirrors that differ from the upstream table. The first match applies. Two tables may "
-            "have the same mirror only with `merge`; otherwise the run fails."
-        ),
-    ] = []  # noqa: RUF012  # pydantic copies it
-    case_sensitive: Annotated[
-        bool,
-        Field(
-            description="Whether upstream has tables whose names differ in case only, as MySQL with "
-            "`lower_case_table_names=0` may. Names of tables, also in `include`, `exclude` and `routes`, are then compared "
-            "exactly."
-        ),
-    ] = False
-    time_zone: Annotated[
-        str,
-        Field(description="IANA time zone in which the encoder prints TIMESTAMP values, such as UTC or Asia/Shanghai."),
-    ] = "UTC"
-    keys: Annotated[
-        dict[str, list[str]],
-        Field(
-            description="Key columns by the mirror's database.table, for tables without a primary key or UNIQUE NOT NULL "
-            "key in their DDL. A table without a key is mirrored as a multiset of rows."
-        ),
-    ] = {}  # noqa: RUF012  # pydantic copies it
+    """Source of the records."""
+    lake: Annotated[str, Field(min_length=1)]
+    """Folder or Hadoop URI of the lake."""
+    catalog: Annotated[CatalogField, Field(examples=[{"type": "hive", "uri": "thrift://metastore:9083"}])] = None
+    """Catalog in which mirrors have names. Empty: none, they have paths only."""
+    dialect: DialectName = "auto"
+    """`auto` detects the dialect per record. With the name of a dialect, records of the others become dead letters."""
+    include: list[str] = ["*"]
+    """Patterns on the upstream database.table of the mirrored tables (`*`, `?`, `[…]` as in file names; without case).
+    The change log has the changes of all tables."""
+    exclude: list[str] = []
+    """Patterns on the upstream database.table of included tables that are not mirrored."""
+    routes: list[table_fields.RouteRule] = []
+    """Names of mirrors that differ from the upstream table. The first match applies. Two tables may have the same
+    mirror only with `merge`; otherwise the run fails."""
+    case_sensitive: bool = False
+    """Whether upstream has tables whose names differ in case only, as MySQL with `lower_case_table_names=0` may. Names
+    of tables, also in `include`, `exclude` and `routes`, are then compared exactly."""
+    time_zone: str = "UTC"
+    """IANA time zone in which the encoder prints TIMESTAMP values, such as UTC or Asia/Shanghai."""
+    keys: dict[str, list[str]] = {}
+    """Key columns by the mirror's database.table, for tables without a primary key or UNIQUE NOT NULL key in their DDL.
+    A table without a key is mirrored as a multiset of rows."""
     ddl_policy: Annotated[
-        DdlPolicyRules,
-        dg.Resolver(_resolve_ddl_policy, model_field_type=str | DdlPolicyRules.model()),
-        Field(
-            description="`apply`: mirrors follow DDL. `keep`: dropped columns and tables are kept under another name. "
-            "`hold`: a table stops before a statement that destroys rows or values, until it is approved. One policy for "
-            "all tables, or `default` and `tables` (by pattern on the mirror's name).",
-            examples=["apply"],
-        ),
+        DdlPolicyRules, settings_resolver(DdlPolicyRules, from_text=_to_policy), Field(examples=["apply"])
     ] = DdlPolicyRules()
-    metadata_columns: Annotated[
-        list[str],
-        dg.Resolver(table_fields.resolve_metadata, model_field_type=str | list[str]),
-        Field(
-            description="Metadata columns of mirrors: some of `_commit_ts`, `_topic`, `_partition`, `_offset`, or `none`. "
-            "Existing mirrors change after a rebuild."
-        ),
-    ] = list(METADATA_COLUMNS)  # noqa: RUF012  # pydantic copies it
-    mask: Annotated[
-        dict[str, dict[str, str | None]],
-        Field(
-            description="Masked columns by pattern on the mirror's database.table: `hash` (text, equal for equal values) or "
-            "`null`. The raw snapshot and the change log contain the original values."
-        ),
-    ] = {}  # noqa: RUF012  # pydantic copies it
-    mask_salt: Annotated[
-        str,
-        secret_resolver("mask_salt"),
-        Field(
-            description="Secret salt of the hashes, which prevents guessing values: at least 16 characters, from the "
-            "environment. Required with `mask`.",
-            validate_default=True,
-        ),
-    ] = ""
-    soft_delete: Annotated[
-        list[str],
-        Field(
-            description="Patterns on the mirror's database.table of mirrors that keep deleted rows, with `_deleted` true. "
-            "Existing mirrors change after a rebuild. Tables without a key are not supported."
-        ),
-    ] = []  # noqa: RUF012  # pydantic copies it
+    """`apply`: mirrors follow DDL. `keep`: dropped columns and tables are kept under another name. `hold`: a table
+    stops before a statement that destroys rows or values, until it is approved. One policy for all tables, or `default`
+    and `tables` (by pattern on the mirror's name)."""
+    metadata_columns: Annotated[list[str], dg.Resolver.default(model_field_type=str | list[str])] = list(
+        METADATA_COLUMNS
+    )
+    """Metadata columns of mirrors: some of `_commit_ts`, `_topic`, `_partition`, `_offset`, or `none`. Existing mirrors
+    change after a rebuild."""
+    mask: dict[str, dict[str, str | None]] = {}
+    """Masked columns by pattern on the mirror's database.table: `hash` (text, equal for equal values) or `null`. The
+    raw snapshot and the change log contain the original values."""
+    mask_salt: Annotated[Secret, secret_resolver("mask_salt"), Field(validate_default=True)] = ""
+    """Secret salt of the hashes, which prevents guessing values: at least 16 characters, from the environment. Required
+    with `mask`."""
+    soft_delete: list[str] = []
+    """Patterns on the mirror's database.table of mirrors that keep deleted rows, with `_deleted` true. Existing mirrors
+    change after a rebuild. Tables without a key are not supported."""
     computed: Annotated[
         dict[str, dict[str, table_fields.ComputedField]],
-        Field(
-            description="Additional columns computed from upstream columns, by pattern on the mirror's database.table. "
-            "Existing mirrors change after a rebuild.",
-            examples=[{"shop.orders": {"total": {"type": "decimal(12,2)", "sql": "price * quantity"}}}],
-        ),
-    ] = {}  # noqa: RUF012  # pydantic copies it
-    claim_store: Annotated[
-        str,
-        Field(
-            description="Folder or Hadoop URI of the messages that TiCDC stores outside of Kafka because of their size "
-            "(large-message-handle-option claim-check). Empty: none."
-        ),
-    ] = ""
-    snapshot: Annotated[
-        SnapshotSettings | JdbcSnapshotSettings | None,
-        resolver_by_type("snapshot", SNAPSHOTS),
-        Field(
-            description="Tables that are older than their changes: an export, or a server. `<name>_snapshot` loads them.",
-            examples=[{"type": "dumpling", "path": "s3a://bucket/export"}],
-        ),
-    ] = None
-    keep_raw_days: Annotated[
-        int | None,
-        Field(
-            description="How many days raw records stay. `<name>_maintain` removes older batches whose changes a kept cut "
-            "has; rebuilds then begin there. Empty: for ever."
-        ),
-    ] = None
-    keep_change_log_days: Annotated[int | None, Field(description="The same for row changes in `change_log`.")] = None
-    single_writer: Annotated[
-        bool,
-        Field(
-            description="Whether no other program ever writes to the lake. A run then accepts an object store without "
-            "conditional writes. Two runs at once would destroy such a lake."
-        ),
-    ] = False
-    max_clock_skew_seconds: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="How much later than the clock of the run a watermark may be; else it becomes a dead letter. "
-            "Increase it only if the clock of the upstream is ahead.",
-        ),
-    ] = MAX_CLOCK_SKEW_MS // 1000
-    owners: Annotated[
-        list[str],
-        Field(description="Owners of all assets of the pipeline: e-mail addresses, or team:NAME."),
-    ] = []  # noqa: RUF012  # pydantic copies it
-    tags: Annotated[dict[str, str], Field(description="Tags of all assets of the pipeline.")] = {}  # noqa: RUF012  # pydantic copies it
+        Field(examples=[{"shop.orders": {"total": {"type": "decimal(12,2)", "sql": "price * quantity"}}}]),
+    ] = {}
+    """Additional columns computed from upstream columns, by pattern on the mirror's database.table. Existing mirrors
+    change after a rebuild."""
+    claim_store: str = ""
+    """Folder or Hadoop URI of the messages that TiCDC stores outside of Kafka because of their size
+    (large-message-handle-option claim-check). Empty: none."""
+    snapshot: Annotated[SnapshotField, Field(examples=[{"type": "dumpling", "path": "s3a://bucket/export"}])] = None
+    """Tables that are older than their changes: an export, or a server. `<name>_snapshot` loads them."""
+    keep_raw_days: int | None = None
+    """How many days raw records stay. `<name>_maintain` removes older batches whose changes a kept cut has; rebuilds
+    then begin there. Empty: for ever."""
+    keep_change_log_days: int | None = None
+    """The same for row changes in `change_log`."""
+    single_writer: bool = False
+    """Whether no other program ever writes to the lake. A run then accepts an object store without conditional writes.
+    Two runs at once would destroy such a lake."""
+    max_clock_skew_seconds: Annotated[int, Field(ge=0)] = MAX_CLOCK_SKEW_MS // 1000
+    """How much later than the clock of the run a watermark may be; else it becomes a dead letter. Increase it only if
+    the clock of the upstream is ahead."""
+    owners: list[str] = []
+    """Owners of all assets of the pipeline: e-mail addresses, or team:NAME."""
+    tags: dict[str, str] = {}
+    """Tags of all assets of the pipeline."""
     translation: Annotated[
         TranslationFn[dg.AssetSpec] | None,
         TranslationFnResolver[dg.AssetSpec](lambda _: {}, AssetTranslation.model()),
-        Field(
-            description="Changes attributes of all assets.",
-            examples=[{"key_prefix": "lake", "group_name": "cdc/{{ spec.group_name }}"}],
-        ),
+        Field(examples=[{"key_prefix": "lake", "group_name": "cdc/{{ spec.group_name }}"}]),
     ] = None
-    sensor: Annotated[
-        run_fields.SensorSettings,
-        run_fields.settings_resolver(run_fields.SensorSettings),
-        Field(description="When `<name>_new_offsets` requests a run.", examples=[{"running": True}]),
-    ] = run_fields.SensorSettings()
-    follow: Annotated[
-        run_fields.FollowSettings,
-        run_fields.settings_resolver(run_fields.FollowSettings),
-        Field(
-            description="Runs that stay and ingest batch after batch, so that mirrors are seconds behind the source.",
-            examples=[{"enabled": True}],
-        ),
-    ] = run_fields.FollowSettings()
-    freshness: Annotated[
-        run_fields.FreshnessSettings,
-        run_fields.settings_resolver(run_fields.FreshnessSettings),
-        Field(
-            description="Limits for the age of the newest cut. Empty: no limits.",
-            examples=[{"warn_minutes": 10, "fail_minutes": 60}],
-        ),
-    ] = run_fields.FreshnessSettings()
+    """Changes attributes of all assets."""
+    sensor: Annotated[run_fields.SensorField, Field(examples=[{"running": True}])] = run_fields.SensorSettings()
+    """When `<name>_new_offsets` requests a run."""
+    follow: Annotated[run_fields.FollowField, Field(examples=[{"enabled": True}])] = run_fields.FollowSettings()
+    """Runs that stay and ingest batch after batch, so that mirrors are seconds behind the source."""
+    freshness: Annotated[run_fields.FreshnessField, Field(examples=[{"warn_minutes": 10, "fail_minutes": 60}])] = (
+        run_fields.FreshnessSettings()
+    )
+    """Limits for the age of the newest cut. Empty: no limits."""
     notify: Annotated[
-        run_fields.NotifySettings,
-        run_fields.settings_resolver(run_fields.NotifySettings),
-        Field(
-            description="Alerts to Slack, by e-mail, to a webhook and others. Empty: none.",
-            examples=[{"urls": ["{{ env.ALERT_URL }}"], "ui_url": "https://dagster.example.com"}],
-        ),
+        run_fields.NotifyField,
+        Field(examples=[{"urls": ["{{ env.ALERT_URL }}"], "ui_url": "https://dagster.example.com"}]),
     ] = run_fields.NotifySettings()
-    maintenance_cron: Annotated[
-        str,
-        Field(
-            description="Cron schedule of `<name>_maintain`, in UTC. Turn the schedule off in the UI to run the job by hand."
-        ),
-    ] = "0 3 * * *"
-    verify_minutes: Annotated[
-        int,
-        Field(
-            description="How often a run compares the before images of new row changes with mirrors, in minutes. 0: only "
-            "`<name>_verify` does."
-        ),
-    ] = 60
-    merge_threads: Annotated[int, Field(description="Number of mirrors that are merged in parallel, 1 to 64.")] = 2
-    key_check_rows: Annotated[
-        int,
-        Field(
-            description="The check `keys_hold` reads all rows of a changed mirror up to this size, and only the rows of the "
-            "newest cut in a larger one. 0: disables the check."
-        ),
-    ] = 1_000_000
+    """Alerts to Slack, by e-mail, to a webhook and others. Empty: none."""
+    maintenance_cron: str = "0 3 * * *"
+    """Cron schedule of `<name>_maintain`, in UTC. Turn the schedule off in the UI to run the job by hand."""
+    verify_minutes: int = 60
+    """How often a run compares the before images of new row changes with mirrors, in minutes. 0: only `<name>_verify`
+    does."""
+    merge_threads: int = 2
+    """Number of mirrors that are merged in parallel, 1 to 64."""
+    key_check_rows: int = 1000000
+    """The check `keys_hold` reads all rows of a changed mirror up to this size, and only the rows of the newest cut in
+    a larger one. 0: disables the check."""
 
-    spark_resource: Annotated[
-        str,
-        Field(
-            description="Key of a `SparkLakehouse` among the project's resources. Empty: the component supplies one, which "
-            "takes `CDC_SPARK_MASTER` and `CDC_DRIVER_MEMORY` from the environment."
-        ),
-    ] = ""
-    max_runtime_seconds: Annotated[
-        int | None,
-        Field(
-            description="Time limit after which the daemon ends a run. The next run resumes from the last commit. Empty: "
-            "`run_monitoring.max_runtime_seconds` of dagster.yaml."
-        ),
-    ] = None
+    spark_resource: str = ""
+    """Key of a `SparkLakehouse` among the project's resources. Empty: the component supplies one, which takes
+    `CDC_SPARK_MASTER` and `CDC_DRIVER_MEMORY` from the environment."""
+    max_runtime_seconds: int | None = None
+    """Time limit after which the daemon ends a run. The next run resumes from the last commit. Empty:
+    `run_monitoring.max_runtime_seconds` of dagster.yaml."""
 
     @field_validator("name")
     @classmethod
@@ -366,11 +235,13 @@ class CdcPipeline(dg.Component, YamlModel):
             ) from error
         return value
 
+    _validate_policy = field_validator("ddl_policy", mode="before")(_to_policy)
     _validate_include = field_validator("include")(table_fields.require_include)
     _validate_patterns = field_validator("exclude", "soft_delete")(table_fields.require_patterns)
-    _list_metadata = field_validator("metadata_columns", mode="before")(table_fields.metadata_list)
-    _validate_metadata = field_validator("metadata_columns")(table_fields.validate_metadata)
+    _validate_metadata = field_validator("metadata_columns", mode="before")(table_fields.validate_metadata)
     _validate_computed = field_validator("computed")(table_fields.validate_computed)
+    _validate_masks = field_validator("mask")(table_fields.validate_masks)
+    _validate_salt = field_validator("mask_salt")(table_fields.validate_salt)
 
     @field_validator("keys")
     @classmethod
@@ -394,40 +265,12 @@ class CdcPipeline(dg.Component, YamlModel):
     def _topic_tables(self) -> dict[str, str]:
         return {} if isinstance(self.source, TicdcStorageSource) else self.source.tables
 
-    @field_validator("mask")
-    @classmethod
-    def _validate_masks(cls, value: table_fields.Masks, info: ValidationInfo) -> table_fields.Masks:
-        table_fields.validate_masks(value)
-        table_fields.check_masked_keys(value, info.data.get("keys", {}))
-        return value
-
-    @field_validator("mask_salt")
-    @classmethod
-    def _validate_salt(cls, value: str, info: ValidationInfo) -> str:
-        return table_fields.validate_salt(value, info.data.get("mask"))
-
-    @field_serializer("mask_salt", when_used="json")
-    def _redact_salt(self, value: str) -> str:
-        return HIDDEN if value else ""
-
-    @field_validator("ddl_policy", mode="before")
-    @classmethod
-    def _convert_policy(cls, value: object) -> object:
-        return _to_policy(value) if isinstance(value, str) else value
-
     _limit_threads = limit("merge_threads", least=1, most=64)
     _limit_rows = limit("key_check_rows", "verify_minutes")
     _limit_days = limit("keep_raw_days", "keep_change_log_days", least=1)
 
-    @field_validator("max_runtime_seconds")
-    @classmethod
-    def _validate_max_runtime(cls, value: int | None) -> int | None:
-        if value is not None and value < _LEAST_RUNTIME_SECONDS:
-            raise ValueError(
-                f"{value} is too small: {_LEAST_RUNTIME_SECONDS} or more seconds are expected, or nothing; a run that ends "
-                "before its first commit would be repeated forever"
-            )
-        return value
+    # a run that ends before its first commit would be repeated for ever
+    _limit_runtime = limit("max_runtime_seconds", least=60)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -534,7 +377,8 @@ class CdcPipeline(dg.Component, YamlModel):
         if self.notify.urls:
             names = [job.name for job in jobs]
             of_all = [key for key in checks if key not in of_mirrors]
-            sensors.append(notify_sensor(pipeline, of_all, names, self.freshness.limits, self.notify.settings))
+            channels = self.notify.urls, self.notify.events, self.notify.ui_url
+            sensors.append(notify_sensor(pipeline, of_all, names, self.freshness.limits, *channels))
         return dg.Definitions(
             assets=[*assets, *map(self.get_asset_spec, source_specs(pipeline.untranslated).values())],
             resources={}

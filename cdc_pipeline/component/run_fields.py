@@ -7,39 +7,28 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 import dagster as dg
-from pydantic import ConfigDict, Field, field_serializer, field_validator, model_validator
+from pydantic import ConfigDict, field_validator, model_validator
 
 from cdc_pipeline.assets.follower import FollowLimits
 from cdc_pipeline.checks.specs import CHECKS
 from cdc_pipeline.checks.streams import FreshnessLimits
-from cdc_pipeline.component.yaml_model import YamlModel, limit, render_template
+from cdc_pipeline.component.yaml_model import Secret, YamlModel, limit, render_template, settings_resolver
 from cdc_pipeline.sensors.new_offsets import SensorTiming
-from cdc_pipeline.sensors.notifications import RUN_FAILED, Notify, to_service
-from cdc_pipeline.sources.kafka.client_settings import HIDDEN, SecretText
-
-
-def settings_resolver(settings: type[dg.Resolvable]) -> dg.Resolver:
-    """Resolves a mapping of the YAML file to these settings."""
-
-    def resolve(context: dg.ResolutionContext, model: Any) -> Any:
-        if isinstance(model, str):
-            # Dagster treats text as a template, and its own resolver fails without naming the expected type. Without the
-            # text, which may be a secret
-            raise ValueError("is text: a mapping of fields is expected")
-        return settings.resolve_from_model(context, model)
-
-    return dg.Resolver(resolve, model_field_type=settings.model())
+from cdc_pipeline.sensors.notifications import RUN_FAILED, to_service
+from cdc_pipeline.sources.kafka.client_settings import SecretText
 
 
 class SensorSettings(YamlModel):
     """When the sensor requests a run."""
 
-    running: Annotated[bool, Field(description="Turn the sensor on by default.")] = False
-    interval_seconds: Annotated[int, Field(description="Seconds between two evaluations of the sensor.")] = 30
-    minimum_records: Annotated[int, Field(description="Minimum number of new records (Kafka: offsets) for a run.")] = 1
-    maximum_wait_seconds: Annotated[
-        int, Field(description="After this time, fewer than minimum_records records start a run, too.")
-    ] = 300
+    running: bool = False
+    """Turn the sensor on by default."""
+    interval_seconds: int = 30
+    """Seconds between two evaluations of the sensor."""
+    minimum_records: int = 1
+    """Minimum number of new records (Kafka: offsets) for a run."""
+    maximum_wait_seconds: int = 300
+    """After this time, fewer than minimum_records records start a run, too."""
 
     _limit_numbers = limit("interval_seconds", "minimum_records", "maximum_wait_seconds", least=1)
 
@@ -48,19 +37,20 @@ class SensorSettings(YamlModel):
         return SensorTiming(self.interval_seconds, self.minimum_records, self.maximum_wait_seconds)
 
 
+SensorField = Annotated[SensorSettings, settings_resolver(SensorSettings)]
+
+
 class FollowSettings(YamlModel):
     """How `<name>_follow` follows the source. Fewer than `sensor.minimum_records` records wait, as for the sensor."""
 
-    enabled: Annotated[bool, Field(description="The sensor requests `<name>_follow` instead of `<name>_ingest`.")] = (
-        False
-    )
-    maximum_minutes: Annotated[
-        float, Field(description="A run ends after this time; the sensor requests the next one.")
-    ] = 300
-    idle_minutes: Annotated[float, Field(description="A run ends when it found no new records for this time.")] = 10
-    minimum_pause_seconds: Annotated[
-        float, Field(description="Least time between two batches, and between two looks at the source. 0.2 or more.")
-    ] = 0.5
+    enabled: bool = False
+    """The sensor requests `<name>_follow` instead of `<name>_ingest`."""
+    maximum_minutes: float = 300
+    """A run ends after this time; the sensor requests the next one."""
+    idle_minutes: float = 10
+    """A run ends when it found no new records for this time."""
+    minimum_pause_seconds: float = 0.5
+    """Least time between two batches, and between two looks at the source. 0.2 or more."""
 
     _limit_durations = limit("maximum_minutes", "idle_minutes", above=0)
     # other runs of the pipeline look for the writer lock ten times a second
@@ -76,23 +66,18 @@ class FollowSettings(YamlModel):
         )
 
 
+FollowField = Annotated[FollowSettings, settings_resolver(FollowSettings)]
+
+
 class FreshnessSettings(YamlModel):
     """Limits for the lag of the mirrors behind the clock."""
 
-    warn_minutes: Annotated[
-        float | None,
-        Field(
-            description="The check `fresh` warns if the resolved TSO (without TSOs: the newest DataWorks heartbeat) is at "
-            "least this old. Canal and TiCDC without TSOs have no lag, and always pass."
-        ),
-    ] = None
-    fail_minutes: Annotated[
-        float | None,
-        Field(
-            description="The check `fresh` fails at this age. With it, Dagster's daemon also compares both limits with the "
-            "time since the last run (`freshness: {enabled: true}` in dagster.yaml), and both have to be 1 or more."
-        ),
-    ] = None
+    warn_minutes: float | None = None
+    """The check `fresh` warns if the resolved TSO (without TSOs: the newest DataWorks heartbeat) is at least this old.
+    Canal and TiCDC without TSOs have no lag, and always pass."""
+    fail_minutes: float | None = None
+    """The check `fresh` fails at this age. With it, Dagster's daemon also compares both limits with the time since the
+    last run (`freshness: {enabled: true}` in dagster.yaml), and both have to be 1 or more."""
 
     _limit_ages = limit("warn_minutes", "fail_minutes", above=0)
 
@@ -100,16 +85,11 @@ class FreshnessSettings(YamlModel):
     def _warns_first(self) -> FreshnessSettings:
         if self.warn_minutes is not None and self.fail_minutes is not None and self.warn_minutes >= self.fail_minutes:
             raise ValueError(f"warn_minutes {self.warn_minutes} is not below fail_minutes {self.fail_minutes}")
-        if self.fail_minutes is not None:
-            self._require_policy(self.warn_minutes, self.fail_minutes)
-        return self
-
-    @staticmethod
-    def _require_policy(*limits: float | None) -> None:
         # with fail_minutes both become a freshness policy of Dagster, whose least window is a minute
-        for minutes in limits:
-            if minutes is not None and minutes < 1:
+        for minutes in (self.warn_minutes, self.fail_minutes):
+            if self.fail_minutes is not None and minutes is not None and minutes < 1:
                 raise ValueError(f"{minutes} is too small: with fail_minutes, 1 or more minutes are expected")
+        return self
 
     @property
     def limits(self) -> FreshnessLimits:
@@ -120,6 +100,7 @@ class FreshnessSettings(YamlModel):
         return FreshnessLimits(warn, fail)
 
 
+FreshnessField = Annotated[FreshnessSettings, settings_resolver(FreshnessSettings)]
 EVENTS = (*CHECKS, RUN_FAILED)
 
 
@@ -141,21 +122,14 @@ class NotifySettings(YamlModel):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     urls: Annotated[
-        list[str],
-        dg.Resolver(_resolve_urls, model_field_type=list[str], inject_before_resolve=False),
-        Field(
-            description="Secret: URLs of the channels, from the environment, in the form of Apprise "
-            "(https://appriseit.com/services/): Slack, e-mail, Teams, a JSON webhook and others. Empty ones are ignored."
-        ),
-    ] = []  # noqa: RUF012  # pydantic copies it
-    events: Annotated[
-        list[str],
-        Field(description=f"Names of the checks whose failures are sent, and `{RUN_FAILED}` for runs."),
-    ] = list(EVENTS)  # noqa: RUF012  # pydantic copies it
-    ui_url: Annotated[
-        str,
-        Field(description="Address of Dagster's UI, such as https://dagster.example.com, for links. Empty: no links."),
-    ] = ""
+        list[Secret], dg.Resolver(_resolve_urls, model_field_type=list[str], inject_before_resolve=False)
+    ] = []
+    """Secret: URLs of the channels, from the environment, in the form of Apprise (https://appriseit.com/services/):
+    Slack, e-mail, Teams, a JSON webhook and others. Empty ones are ignored."""
+    events: list[str] = list(EVENTS)
+    """Names of the checks whose failures are sent, and `run_failed` for runs."""
+    ui_url: str = ""
+    """Address of Dagster's UI, such as https://dagster.example.com, for links. Empty: no links."""
 
     @field_validator("urls")
     @classmethod
@@ -164,11 +138,7 @@ class NotifySettings(YamlModel):
             if url and to_service(url) is None:
                 # without the value, which is a secret
                 raise ValueError(f"number {number} is not a URL of Apprise: service://… is expected")
-        return [SecretText(url) for url in value if url]
-
-    @field_serializer("urls", when_used="json")
-    def _redact_urls(self, value: list[str]) -> list[str]:
-        return [HIDDEN] * len(value)
+        return [url for url in value if url]
 
     @field_validator("events")
     @classmethod
@@ -187,6 +157,5 @@ class NotifySettings(YamlModel):
             )
         return value.rstrip("/")
 
-    @property
-    def settings(self) -> Notify:
-        return Notify(tuple(self.urls), tuple(self.events), self.ui_url)
+
+NotifyField = Annotated[NotifySettings, settings_resolver(NotifySettings)]

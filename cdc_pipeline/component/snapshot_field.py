@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, field_validator, model_validator
 
-from cdc_pipeline.component.kafka_fields import Secret
-from cdc_pipeline.component.yaml_model import YamlModel, milliseconds, secret_resolver
-from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
+from cdc_pipeline.component.yaml_model import (
+    Secret,
+    YamlModel,
+    milliseconds,
+    require_tso,
+    resolver_by_type,
+    secret_resolver,
+)
 from cdc_pipeline.pipeline import ExportedFiles, Snapshot
 from cdc_pipeline.snapshots.export import ExportType
 from cdc_pipeline.snapshots.position import ExportTimes
@@ -19,58 +24,34 @@ _DRIVERS = {"jdbc:mysql:": "com.mysql.cj.jdbc.Driver", "jdbc:mariadb:": "org.mar
 
 
 class _SnapshotFields(YamlModel):
-    tables: Annotated[
-        list[str], Field(description="Patterns on the upstream database.table of the tables to load.")
-    ] = ["*"]  # noqa: RUF012  # pydantic copies it
-    changefeed_start: Annotated[
-        int | None,
-        Field(
-            description="TSO from which the changefeed sends (start-ts), or for other senders ms since 1970 << 18, if the "
-            "stream does not show that it is older than the export."
-        ),
-    ] = None
-    accept_gap: Annotated[
-        bool,
-        Field(description="Load tables although the stream may lack changes after the export. They have a gap then."),
-    ] = False
+    tables: list[str] = ["*"]
+    """Patterns on the upstream database.table of the tables to load."""
+    changefeed_start: int | None = None
+    """TSO from which the changefeed sends (start-ts), or for other senders ms since 1970 << 18, if the stream does not
+    show that it is older than the export."""
+    accept_gap: bool = False
+    """Load tables although the stream may lack changes after the export. They have a gap then."""
 
-    @field_validator("changefeed_start")
-    @classmethod
-    def _validate_start(cls, value: int | None) -> int | None:
-        if value is None or FIRST_TSO <= value <= LAST_TSO:
-            return value
-        raise ValueError(f"{value} is not a TSO: a number such as 470613987560259584 is expected")
+    definitions_only: bool = False
+    """Import definitions, and no rows: for tables whose changes name no keys or types. The stream must have no
+    statements about them."""
 
-    definitions_only: Annotated[
-        bool,
-        Field(
-            description="Import definitions, and no rows: for tables whose changes name no keys or types. The stream must "
-            "have no statements about them."
-        ),
-    ] = False
+    _require_tso = field_validator("changefeed_start")(require_tso)
 
 
 class SnapshotSettings(_SnapshotFields):
     """An export of Dumpling, mydumper or mysqldump, which `<name>_snapshot` loads and makes the beginning of mirrors."""
 
-    type: Annotated[ExportType, Field(description="The program that has written the export.")]
-    path: Annotated[
-        str, Field(description="Its folder, or the file of mysqldump: local, s3a:// or another URI of Arrow.")
-    ]
-    started: Annotated[
-        str | int | None,
-        Field(
-            description="When the export began, or a little earlier: 2026-11-29T01:00:00Z, or ms since 1970. Required "
-            "without a TSO, so for MySQL and MariaDB."
-        ),
-    ] = None
-    finished: Annotated[
-        str | int | None,
-        Field(
-            description="When it ended, or a little later, in the same form. By default when it is loaded. Tables without a "
-            "key get a gap if they changed in between."
-        ),
-    ] = None
+    type: ExportType
+    """The program that has written the export."""
+    path: str
+    """Its folder, or the file of mysqldump: local, s3a:// or another URI of Arrow."""
+    started: str | int | None = None
+    """When the export began, or a little earlier: 2026-11-29T01:00:00Z, or ms since 1970. Required without a TSO, so
+    for MySQL and MariaDB."""
+    finished: str | int | None = None
+    """When it ended, or a little later, in the same form. By default when it is loaded. Tables without a key get a gap
+    if they changed in between."""
 
     @model_validator(mode="after")
     def _validate_times(self) -> SnapshotSettings:
@@ -101,17 +82,14 @@ class JdbcSnapshotSettings(_SnapshotFields):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     type: Literal["jdbc"]
-    url: Annotated[str, Field(description="jdbc:mysql://host:3306/ or jdbc:mariadb://host:3306/, without user.")]
-    driver: Annotated[
-        str,
-        Field(description="Maven coordinates of the driver, such as org.mariadb.jdbc:mariadb-java-client:3.5.6."),
-    ]
-    user: Annotated[str, secret_resolver("snapshot.user"), Field(description="User, with the right SELECT.")] = ""
-    password: Annotated[
-        Secret,
-        secret_resolver("snapshot.password"),
-        Field(description="Secret: the password, from the environment."),
-    ] = ""
+    url: str
+    """jdbc:mysql://host:3306/ or jdbc:mariadb://host:3306/, without user."""
+    driver: str
+    """Maven coordinates of the driver, such as org.mariadb.jdbc:mariadb-java-client:3.5.6."""
+    user: Annotated[str, secret_resolver("snapshot.user")] = ""
+    """User, with the right SELECT."""
+    password: Annotated[Secret, secret_resolver("snapshot.password")] = ""
+    """Secret: the password, from the environment."""
 
     @field_validator("url")
     @classmethod
@@ -137,7 +115,7 @@ class JdbcSnapshotSettings(_SnapshotFields):
         return Snapshot(server, tuple(self.tables), *own, (self.driver,))
 
 
-SNAPSHOTS: dict[str, type[SnapshotSettings] | type[JdbcSnapshotSettings]] = {
-    **dict.fromkeys(("dumpling", "mydumper", "mysqldump"), SnapshotSettings),
-    "jdbc": JdbcSnapshotSettings,
-}
+SnapshotField = Annotated[
+    SnapshotSettings | JdbcSnapshotSettings | None,
+    resolver_by_type("snapshot", **dict.fromkeys(get_args(ExportType), SnapshotSettings), jdbc=JdbcSnapshotSettings),
+]

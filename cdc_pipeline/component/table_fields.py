@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, TypeAlias
+from collections.abc import Iterable
+from typing import TypeAlias, TypeVar
 
-import dagster as dg
-from pydantic import Field, field_validator
+from pydantic import ValidationInfo, field_validator
 
 from cdc_pipeline.component.yaml_model import YamlModel
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn, ComputedRules
@@ -16,27 +15,21 @@ from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.selection import Route
 from cdc_pipeline.mirrors.settings.table_patterns import require_pattern
 from cdc_pipeline.mysql.model.table import TableName
-from cdc_pipeline.sources.kafka.client_settings import SecretText
+
+_Patterns = TypeVar("_Patterns", bound=Iterable[str])
+Masks: TypeAlias = "dict[str, dict[str, str | None]]"
 
 
 class RouteRule(YamlModel):
     """Renames the mirrors of the matching tables, or merges the tables into one mirror."""
 
-    match: Annotated[str, Field(description="Pattern on the upstream database.table.")]
-    to: Annotated[
-        str,
-        Field(
-            description="The mirror as database.table; `{database}` and `{table}` are replaced by the upstream names."
-        ),
-    ]
-
-    merge: Annotated[
-        bool,
-        Field(
-            description="Merge matching tables with the same mirror. `_source_database` and `_source_table` name the table "
-            "of a row and are part of the key."
-        ),
-    ] = False
+    match: str
+    """Pattern on the upstream database.table."""
+    to: str
+    """The mirror as database.table; `{database}` and `{table}` are replaced by the upstream names."""
+    merge: bool = False
+    """Merge matching tables with the same mirror. `_source_database` and `_source_table` name the table of a row and
+    are part of the key."""
 
     _is_a_pattern = field_validator("match")(require_pattern)
 
@@ -50,43 +43,30 @@ class RouteRule(YamlModel):
         return Route(self.match, self.to, self.merge)
 
 
-def require_patterns(value: list[str]) -> list[str]:
-    """The unchanged patterns. Raises ValueError if one is invalid."""
+def require_patterns(value: _Patterns) -> _Patterns:
+    """The value itself. Raises ValueError if one of its patterns is invalid."""
     for pattern in value:
         require_pattern(pattern)
     return value
 
 
 def require_include(value: list[str]) -> list[str]:
-    """The unchanged patterns of `include`. Raises ValueError if there is none."""
+    """The value itself. Raises ValueError if it has no pattern, or an invalid one."""
     if not value:
         raise ValueError('[] includes no table: at least one pattern is expected, such as shop.* (["*"]: all tables)')
     return require_patterns(value)
 
 
-Masks: TypeAlias = "dict[str, dict[str, str | None]]"
 _SHORTEST_SALT = 16
 NO_METADATA = "none"
 
 
-def resolve_metadata(context: dg.ResolutionContext, value: list[str] | str) -> list[str]:
-    """The field `metadata_columns` of a YAML file."""
-    return [str(name) for name in metadata_list(context.resolve_value(value))]
-
-
-def metadata_list(value: object) -> list[object]:
-    """The value of the field as a list; `none` is empty. Raises ValueError for other types."""
+def validate_metadata(value: object) -> list[str]:
+    """The names in the column order of mirrors; `none` is empty. Raises ValueError for unknown or duplicate names."""
     if value == NO_METADATA:
         return []
     if not isinstance(value, (list, tuple)):
-        raise ValueError(
-            f"metadata_columns: {value!r} is not a list: some of {', '.join(METADATA_COLUMNS)}, or none is expected"
-        )
-    return list(value)
-
-
-def validate_metadata(value: list[str]) -> list[str]:
-    """The names in the column order of mirrors. Raises ValueError for unknown or duplicate names."""
+        raise ValueError(f"{value!r} is not a list: some of {', '.join(METADATA_COLUMNS)}, or none is expected")
     for name in value:
         if name not in METADATA_COLUMNS:
             raise ValueError(f"{name!r} is not a metadata column: {', '.join(METADATA_COLUMNS)} are expected, or none")
@@ -95,8 +75,9 @@ def validate_metadata(value: list[str]) -> list[str]:
     return [name for name in METADATA_COLUMNS if name in value]
 
 
-def validate_masks(value: Masks) -> Masks:
-    """The unchanged field `mask`. Raises ValueError for an invalid pattern, column or mask."""
+def validate_masks(value: Masks, info: ValidationInfo) -> Masks:
+    """The unchanged field `mask`. Raises ValueError for an invalid pattern, column or mask, and for a declared key
+    with a column masked as NULL, which cannot identify rows."""
     for pattern, columns in value.items():
         require_pattern(pattern)
         if not columns:
@@ -107,6 +88,12 @@ def validate_masks(value: Masks) -> Masks:
             # YAML parses null without quotes as None
             if how not in (HASH, NULL, None):
                 raise ValueError(f"{pattern}.{column}: {how!r} is not a mask: {HASH} or {NULL} is expected")
+    rules = ColumnRules(masks=mask_rules(value))
+    for table, columns in info.data.get("keys", {}).items():
+        database, _, name = table.partition(".")
+        for column in columns:
+            if rules.mask_for(TableName(database, name), column) == NULL:
+                raise ValueError(f"{table}.{column} is part of a key (keys): mask it as {HASH}, not as {NULL}")
     return value
 
 
@@ -118,42 +105,24 @@ def mask_rules(value: Masks) -> tuple[tuple[str, tuple[tuple[str, Mask], ...]], 
     )
 
 
-def validate_salt(value: str, masks: Masks | None) -> SecretText:
+def validate_salt(value: str, info: ValidationInfo) -> str:
     """The salt. Raises ValueError without the salt if it is too short, or missing although `mask` is set."""
-    if masks and not value:
+    if info.data.get("mask") and not value:
         raise ValueError("required because mask is set: an environment variable with a long random text is expected")
     if value and len(value) < _SHORTEST_SALT:
         raise ValueError(f"too short: at least {_SHORTEST_SALT} random characters are expected")
-    return SecretText(value)
-
-
-def check_masked_keys(masks: Masks, keys: Mapping[str, list[str]]) -> None:
-    """Raises ValueError if a column of a declared key is masked as NULL, which cannot identify rows."""
-    rules = ColumnRules(masks=mask_rules(masks))
-    for table, columns in keys.items():
-        database, _, name = table.partition(".")
-        for column in columns:
-            if rules.mask_for(TableName(database, name), column) == NULL:
-                raise ValueError(f"{table}.{column} is part of a key (keys): mask it as {HASH}, not as {NULL}")
+    return value
 
 
 class ComputedField(YamlModel):
     """An additional mirror column, computed from the upstream columns of the same row."""
 
-    type: Annotated[
-        str,
-        Field(
-            description="Spark SQL type: boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), "
-            "string, binary, date, timestamp, timestamp_ntz, or array<…> of these."
-        ),
-    ]
-    sql: Annotated[
-        str,
-        Field(
-            description="Deterministic Spark SQL expression over the upstream columns of one mirror row. If it fails, the "
-            "column is NULL."
-        ),
-    ]
+    type: str
+    """Spark SQL type: boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, date,
+    timestamp, timestamp_ntz, or array<…> of these."""
+    sql: str
+    """Deterministic Spark SQL expression over the upstream columns of one mirror row. If it fails, the column is
+    NULL."""
 
 
 ComputedColumns: TypeAlias = dict[str, dict[str, ComputedField]]

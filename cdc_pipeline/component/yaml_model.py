@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -19,12 +18,25 @@ from typing import Annotated, Any
 
 import dagster as dg
 from jinja2 import Environment, StrictUndefined
-from pydantic import BaseModel, Discriminator, GetJsonSchemaHandler, Tag, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    Tag,
+    field_validator,
+)
 from pydantic_core import CoreSchema
 
-from cdc_pipeline.sources.kafka.client_settings import SecretText
+from cdc_pipeline.contracts.canal_json import FIRST_TSO, LAST_TSO
+from cdc_pipeline.sources.kafka.client_settings import HIDDEN, SecretText
 
 JsonSchema = dict[str, Any]
+Secret = Annotated[
+    str, AfterValidator(SecretText), PlainSerializer(lambda text: HIDDEN if text else "", when_used="json")
+]
 _TEXT: JsonSchema = {"type": "string"}
 _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 
@@ -32,15 +44,10 @@ _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 class YamlModel(dg.Model, dg.Resolvable):
     """Base of the models of the YAML file. Its schema has all descriptions and examples and precise errors.
 
-    `deprecated` of a field is the advice what to use instead. A file that sets the field causes a warning at each load.
+    The text below a field is its description.
     """
 
-    def model_post_init(self, context: Any, /) -> None:
-        super().model_post_init(context)
-        for name, field in type(self).model_fields.items():
-            if name in self.model_fields_set and field.deprecation_message:
-                # Python shows FutureWarning by default, and DeprecationWarning to developers only
-                warnings.warn(f"{name} is deprecated: {field.deprecation_message}", FutureWarning, stacklevel=2)
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Any:
@@ -96,6 +103,13 @@ def milliseconds(field: str, value: str | int | None) -> int:
     return int(moment.timestamp() * 1000)
 
 
+def require_tso(value: int | None) -> int | None:
+    """The value itself. Raises ValueError if it is not a TSO."""
+    if value is None or FIRST_TSO <= value <= LAST_TSO:
+        return value
+    raise ValueError(f"{value} is not a TSO: a number such as 470613987560259584 is expected")
+
+
 def _unset_variable(value: object, path: str) -> tuple[str, str] | None:
     """Path and name of the first variable in a text, list or mapping that the environment lacks."""
     if isinstance(value, str):
@@ -111,7 +125,7 @@ def _is_variable(value: object) -> bool:
 def _describe(derived: type[BaseModel], declared: type[BaseModel]) -> None:
     for name, field in derived.model_fields.items():
         origin = declared.model_fields[name]
-        field.description, field.examples, field.deprecated = origin.description, origin.examples, origin.deprecated
+        field.description, field.examples = " ".join((origin.description or "").split()) or None, origin.examples
     extra = derived.model_config.get("json_schema_extra")
     added: JsonSchema = extra if isinstance(extra, dict) else {}
 
@@ -153,8 +167,23 @@ def _type_of(value: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def resolver_by_type(field: str, models: Mapping[str, type[YamlModel]]) -> dg.Resolver:
-    """Resolves a mapping whose `type` is the name of one of the models. Errors concern this model only."""
+def settings_resolver(settings: type[YamlModel], from_text: Callable[[Any], Any] | None = None) -> dg.Resolver:
+    """Resolves a mapping to these settings. `from_text`: the value of a text, whose template is rendered."""
+
+    def resolve(context: dg.ResolutionContext, model: Any) -> Any:
+        if not isinstance(model, str):
+            return settings.resolve_from_model(context, model)
+        if from_text is not None:
+            return from_text(context.resolve_value(model))
+        # Dagster treats text as a template, and its own resolver fails without naming the expected type. Without the text,
+        # which may be a secret
+        raise ValueError("is text: a mapping of fields is expected")
+
+    return dg.Resolver(resolve, model_field_type=str | settings.model() if from_text else settings.model())
+
+
+def resolver_by_type(field: str, **models: type[YamlModel]) -> dg.Resolver:
+    """Resolves a mapping to the model that its `type` names. Errors concern this model only."""
 
     def resolve(context: dg.ResolutionContext, model: Any) -> Any:
         if isinstance(model, str):

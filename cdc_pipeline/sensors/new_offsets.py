@@ -20,8 +20,7 @@ from dagster import DagsterInstance, DagsterRunStatus, DefaultSensorStatus, RunR
 from cdc_pipeline.assets.asset_events import AssetEvent
 from cdc_pipeline.assets.failures import redact_secrets
 from cdc_pipeline.assets.nodes import RAW, table_key
-from cdc_pipeline.assets.raw import POSITIONS
-from cdc_pipeline.assets.sources import due_observations
+from cdc_pipeline.assets.raw import POSITIONS, due_observations
 from cdc_pipeline.pipeline import PIPELINE_TAG, Pipeline
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.source import NewRecords, NoNewRecords

@@ -6,13 +6,14 @@ every minute, a webserver only on request. Only the asset graph in the UI depend
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
-from urllib.parse import urlsplit
+from dataclasses import asdict, replace
+from urllib.parse import SplitResult, urlsplit
 
 import dagster as dg
 from dagster import DefaultSensorStatus
@@ -32,45 +33,34 @@ class NoAnswerError(TransientError):
     """The webserver does not answer: it may be starting."""
 
 
-@dataclass(frozen=True)
-class Webserver:
-    """Address of Dagster's webserver."""
+def webserver_url(address: str) -> SplitResult:
+    """The URL of a value of `WEBSERVER`. Raises ValueError for a text that is neither host:port nor a URL."""
+    with contextlib.suppress(ValueError):  # a port that is no number
+        url = urlsplit(address if "://" in address else f"http://{address}")
+        has_host = url.hostname and (url.port is None or url.port)
+        if has_host and url.scheme in ("http", "https") and not re.search(r"\s", address):
+            return url
+    raise ValueError(
+        f"{WEBSERVER}={address!r} is not an address: host:port or a URL is expected, such as 127.0.0.1:3000"
+    )
 
-    host: str
-    port: int | None
-    https: bool = False
-    prefix: str = ""
 
-    @classmethod
-    def parse(cls, text: str) -> Webserver:
-        """Raises ValueError for a text that is neither host:port nor a URL."""
-        expected = f"{WEBSERVER}={text!r} is not an address: host:port or a URL is expected, such as 127.0.0.1:3000"
-        full = text if "://" in text else f"http://{text}"
-        try:
-            url = urlsplit(full)
-            host, port = url.hostname, url.port
-        except ValueError as error:
-            raise ValueError(expected) from error
-        if not host or re.search(r"\s", text) or url.scheme not in ("http", "https"):
-            raise ValueError(expected)
-        return cls(f"[{host}]" if ":" in host else host, port, url.scheme == "https", url.path.rstrip("/"))
+def reload_location(webserver: SplitResult, location: str) -> None:
+    """Reloads the code location. Raises NoAnswerError, or TransientError if the webserver fails to load it."""
+    # takes a third of a second to import, at each start of a run
+    from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError, ReloadRepositoryLocationStatus
 
-    def reload(self, location: str) -> None:
-        """Reloads the code location. Raises NoAnswerError, or TransientError if the webserver fails to load it."""
-        # takes a third of a second to import, at each start of a run
-        from dagster_graphql import DagsterGraphQLClient, DagsterGraphQLClientError, ReloadRepositoryLocationStatus
-
-        where = f"the webserver at {self.host}:{self.port}" if self.port else f"the webserver at {self.host}"
-        try:
-            client = DagsterGraphQLClient(
-                self.host, self.port, use_https=self.https, timeout=_SECONDS, path_prefix=self.prefix
-            )
-            result = client.reload_repository_location(location)
-        except DagsterGraphQLClientError as error:
-            cause = error.__cause__ or error
-            raise NoAnswerError(f"{where} ({WEBSERVER}) does not answer: {cause}") from error
-        if result.status != ReloadRepositoryLocationStatus.SUCCESS:
-            raise TransientError(f"{where} could not reload {location}: {result.failure_type}: {result.message}")
+    host, prefix = webserver.netloc.rpartition("@")[2], webserver.path.rstrip("/")
+    try:
+        client = DagsterGraphQLClient(host, use_https=webserver.scheme == "https", timeout=_SECONDS, path_prefix=prefix)
+        result = client.reload_repository_location(location)
+    except DagsterGraphQLClientError as error:
+        cause = error.__cause__ or error
+        raise NoAnswerError(f"the webserver at {host} ({WEBSERVER}) does not answer: {cause}") from error
+    if result.status != ReloadRepositoryLocationStatus.SUCCESS:
+        raise TransientError(
+            f"the webserver at {host} could not reload {location}: {result.failure_type}: {result.message}"
+        )
 
 
 def new_tables_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
@@ -99,7 +89,7 @@ def new_tables_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
         origin = context.code_location_origin
         assert origin is not None
         try:
-            Webserver.parse(address).reload(origin.location_name)
+            reload_location(webserver_url(address), origin.location_name)
         except NoAnswerError as error:
             return dg.SkipReason(f"mirrors have changed, but {error}. The next tick tries again")
         # A cursor is needed: the daemon, which evaluates this, reloads its own definitions before the webserver does.

@@ -56,41 +56,32 @@ class _Channel:
 _CURSOR = StoredJson(tuple[_Channel, ...])
 
 
-@dataclass(frozen=True)
-class Notify:
-    """What is sent, and where."""
-
-    urls: tuple[str, ...]
-    """Apprise URLs; secrets."""
-    events: tuple[str, ...]
-    """Names of checks, and `RUN_FAILED`."""
-    ui_url: str = ""
-    """Address of Dagster's UI without a slash at its end."""
-
-
 def notify_sensor(
     pipeline: Pipeline,
     checks: Sequence[dg.AssetCheckKey],
     jobs: Sequence[str],
     limits: FreshnessLimits,
-    settings: Notify,
+    urls: Sequence[str],
+    events: Sequence[str],
+    ui_url: str = "",
 ) -> dg.SensorDefinition:
-    """The sensor of a pipeline. `checks`, `jobs`: all of its; `limits`: of the lag."""
+    """The sensor of a pipeline. `checks`, `jobs`: all of its; `limits`: of the lag; `urls`: of Apprise, secrets; `events`:
+    names of checks, and `RUN_FAILED`; `ui_url`: address of Dagster's UI without a slash at its end."""
 
     @dg.sensor(
         name=f"{pipeline.name}_notify",
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
-        description=f"Sends alerts to {len(settings.urls)} channel(s): {', '.join(settings.events)}.",
+        description=f"Sends alerts to {len(urls)} channel(s): {', '.join(events)}.",
     )
     def notify(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now, instance = time.time(), context.instance
         found = {
             f"{key.asset_key.path[-1]} {key.name}": _observe(instance, key, limits, now)
             for key in checks
-            if key.name in settings.events
+            if key.name in events
         }
-        if RUN_FAILED in settings.events:
+        if RUN_FAILED in events:
             found |= {f"run of {job}": _newest_run(instance, pipeline, job) for job in jobs}
         observed = {source: conditions for source, conditions in found.items() if conditions is not None}
 
@@ -100,15 +91,15 @@ def notify_sensor(
             known, changes = compare(channel.known, observed, now)
             if changes == Changes():
                 return _Channel(known), ""
-            error = _send(url, *message(pipeline.name, changes, settings.ui_url), changes)
+            error = _send(url, *message(pipeline.name, changes, ui_url), changes)
             if not error:
                 return _Channel(known), f"sent {len(changes.began)} new and {len(changes.ended)} ended"
             pause = min(_INTERVAL_SECONDS * (2**channel.failures - 1), _LONGEST_PAUSE_SECONDS)
             failures = min(channel.failures + 1, 10)
             return replace(channel, failures=failures, retry_at=now + pause), f"message not taken: {error}"
 
-        with ThreadPoolExecutor(len(settings.urls)) as pool:
-            results = list(pool.map(report, settings.urls, _channels(context.cursor, len(settings.urls))))
+        with ThreadPoolExecutor(len(urls)) as pool:
+            results = list(pool.map(report, urls, _channels(context.cursor, len(urls))))
         lines = [f"notify.urls, number {number}: {done}" for number, (_, done) in enumerate(results, 1) if done]
         if lines and any(channel.failures for channel, _ in results):
             context.log.warning("; ".join(lines))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc_pipeline.assets import follower
-from cdc_pipeline.assets.follower import LoadedCode
+from cdc_pipeline.assets.follower import code_states
 from cdc_pipeline.assets.nodes import CODE_VERSION, RULES, rules_version
 
 
@@ -40,30 +40,30 @@ def test_all_rules_are_found() -> None:
 
 
 def test_changed_added_and_removed_modules(package: Path) -> None:
-    module, loaded = package / "room" / "module.py", LoadedCode()
-    assert not loaded.has_changed
+    module, loaded = package / "room" / "module.py", code_states()
+    assert code_states() == loaded
     module.write_text("x = 22\n", encoding="utf-8")
-    assert loaded.has_changed
-    loaded = LoadedCode()
+    assert code_states() != loaded
+    loaded = code_states()
     (package / "new.py").touch()
-    assert loaded.has_changed
-    loaded = LoadedCode()
+    assert code_states() != loaded
+    loaded = code_states()
     module.unlink()
-    assert loaded.has_changed
+    assert code_states() != loaded
 
 
 def test_other_files_do_not_count(package: Path) -> None:
-    loaded = LoadedCode()
+    loaded = code_states()
     (package / "room" / "notes.txt").touch()
-    assert not loaded.has_changed
+    assert code_states() == loaded
 
 
 def test_the_declaration_counts(package: Path, tmp_path: Path) -> None:
     assert package.exists()
     declaration = tmp_path / "defs.yaml"
     declaration.write_text("type: x\n", encoding="utf-8")
-    loaded = LoadedCode(declaration)
-    assert not loaded.has_changed
+    loaded = code_states(declaration)
+    assert code_states(declaration) == loaded
     declaration.write_text("type: other\n", encoding="utf-8")
-    assert loaded.has_changed
-    assert not LoadedCode(tmp_path / "missing.yaml").has_changed
+    assert code_states(declaration) != loaded
+    assert code_states(tmp_path / "missing.yaml") == code_states()

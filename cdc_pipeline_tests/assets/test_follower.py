@@ -136,7 +136,7 @@ class _Following:
             Reporter(self.instance, {}, (), {_BALANCE.key}),
             NO_LIMITS,
             FollowLimits(**limits),  # type: ignore[arg-type]
-            self.code,  # type: ignore[arg-type]
+            lambda: self.code.has_changed,
         )
         self.made.follow()
         return self.made

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 from cdc_pipeline.checks import results as results_of_checks
 from cdc_pipeline.checks.contract import contract_result, validate_table
 from cdc_pipeline.checks.cuts import ddl_applied_result, no_gaps_result
-from cdc_pipeline.checks.mirrors import KeysToCheck, ddl_differences, delta_differences, keys_hold_results
+from cdc_pipeline.checks.mirrors import ddl_differences, delta_differences, keys_hold_results
 from cdc_pipeline.checks.records import dead_letters_result
 from cdc_pipeline.checks.results import (
     WRONG_TABLES,
@@ -178,7 +178,7 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
     assert [(check.passed, check.description) for check in (keys, schemas, commits)] == [(True, None)] * 3
     assert keys.metadata["checked"].value == {"all rows": 1, "tables without a key": 1}
     # a run without changes checks nothing
-    (untouched,) = keys_hold_results(Lake(spark, lake), report_of(spark, lake), KeysToCheck({}), CHECKED)
+    (untouched,) = keys_hold_results(Lake(spark, lake), report_of(spark, lake), CHECKED, {})
     assert (untouched.passed, untouched.metadata["checked"].value) == (True, {})
 
     path = lake.mirror(TableName("db", "t"))
@@ -208,9 +208,9 @@ def test_keys_and_columns_of_mirrors(lake: LakePaths, spark: SparkSession) -> No
         (2, "all rows", MERGED),
         (1, "rows of this cut", REWRITTEN),
     ):
-        to_check = KeysToCheck({}, most_rows, ["db.t"])
         with written_by(way):  # small mirrors are read in the same way
-            found, of_mirror = keys_hold_results(Lake(spark, lake), replace(report, mirrors=entries), to_check, CHECKED)
+            report = replace(report, mirrors=entries)
+            found, of_mirror = keys_hold_results(Lake(spark, lake), report, CHECKED, {}, ["db.t"], most_rows)
         assert found.severity == dg.AssetCheckSeverity.ERROR
         assert found.description is not None
         assert found.description.startswith("`db.t: 1 key(s) in more than one row, or NULL: t/1@0 and t/1@77`. ")
@@ -229,7 +229,7 @@ def test_the_contract_names_rows(lake: LakePaths, spark: SparkSession) -> None:
         spark.read.format("delta").load(path).withColumns({"rule": F.lit(None).cast("string"), "reason": F.lit("")})
     )
     dead_letters.write.format("delta").mode("append").save(path)
-    contract = contract_result(validate_table(Lake(spark, lake), "dead_letters", [1], 2), CUTS)
+    contract = contract_result(CUTS, validate_table(Lake(spark, lake), "dead_letters", [1], 2))
     assert (contract.description or "").startswith(
         "`dead_letters has 1 rows that break reason.str_length, for example t/1@1; dead_letters has 1 rows that break rule."
     )

@@ -87,7 +87,7 @@ def _check_results(text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.As
     yield tables_result("keys_hold", _KEY, {f"db.{text}": f"1 key: {text}/0@1"}, "Rebuild", dg.MetadataValue.int(1))
     yield attempt_result(_KEY, f"attempt 3 failed: {text}", 3)
     breach = Breach("op.isin", "an operation", 1, (f"{text}/0@1",))
-    yield contract_result(TableValidation("change_log", 1, 1, (breach,)), _KEY)
+    yield contract_result(_KEY, TableValidation("change_log", 1, 1, (breach,)))
     held = OpenTransaction(text, 0, 1, 2, is_overdue=True)
     yield open_transactions_result(Intake((), (), (), 0, open_transactions=(held,)), _KEY)
     rows = [{"rule": "table.not_null", "count": 1, "tables": [text], "examples": [f"{text}/0@1"]}]

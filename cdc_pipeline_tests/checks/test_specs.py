@@ -26,7 +26,7 @@ def test_each_check_is_described(tmp_path: Path) -> None:
     documented = {name: "blocking" in rest for name, rest in re.findall(r"^\| `(\w+)`([^|]*)\|", section, re.MULTILINE)}
     assert {name: check.blocking for name, check in checks.items()} == documented
     for name, check in checks.items():
-        assert check == check_spec(name, check.asset_key, blocking=check.blocking)
+        assert check == check_spec(name, check.asset_key)
         assert check.description
     for check in mirror_check_specs(dg.AssetKey(["orders", "mirror", "db", "t"])):
         assert check.description

@@ -12,7 +12,6 @@ import pytest
 
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.run_fields import EVENTS, NotifySettings
-from cdc_pipeline.sensors.notifications import Notify
 
 # Dagster 1.13.27 parses YAML with a deprecated call of pydantic.
 pytestmark = pytest.mark.filterwarnings(
@@ -40,12 +39,14 @@ _ALL: dict[str, Any] = {"urls": _URLS, "events": ["no_gaps", "run_failed"], "ui_
 
 def test_fields(load: Callable[[str], CdcPipeline]) -> None:
     given = load(_yaml(_ALL)).notify
-    assert given.settings == Notify((_HOOK, _MAIL), ("no_gaps", "run_failed"), "https://dagster.example.com/x")
+    assert (given.urls, given.events) == ([_HOOK, _MAIL], ["no_gaps", "run_failed"])
+    assert given.ui_url == "https://dagster.example.com/x"
     assert NotifySettings(**{**_ALL, "urls": [_HOOK, _MAIL]}) == given
     single = load(_yaml({"urls": "{{ env.CDC_HOOK }}"})).notify
     assert single == NotifySettings(urls=[_HOOK])
     # an empty variable is no channel
-    assert load(_yaml({"urls": ["{{ env('CDC_NONE', '') }}", _HOOK]})).notify.settings == Notify((_HOOK,), EVENTS)
+    assert load(_yaml({"urls": ["{{ env('CDC_NONE', '') }}", _HOOK]})).notify.urls == [_HOOK]
+    assert single.events == [*EVENTS]
 
 
 def test_sensor_exists_only_if_declared(load: Callable[[str], CdcPipeline]) -> None:
@@ -76,7 +77,7 @@ def test_secrets_are_hidden(load: Callable[[str], CdcPipeline]) -> None:
         str(component),
         component.model_dump_json(),
         repr(component.model_dump()),
-        repr(component.notify.settings),
+        repr(component.notify),
         repr(sensor),
         str(sensor.description),
     )

@@ -15,7 +15,7 @@ import pytest
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, read_catalog, write_catalog
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.pipeline import Pipeline
-from cdc_pipeline.sensors.new_tables import WEBSERVER, Webserver, catalog_digest, new_tables_sensor
+from cdc_pipeline.sensors.new_tables import WEBSERVER, catalog_digest, new_tables_sensor, webserver_url
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline_tests.support.servers import webserver as servers
 from cdc_pipeline_tests.support.servers.webserver import LOCATION, webserver
@@ -119,15 +119,15 @@ def test_the_digest_has_all_that_nodes_show() -> None:
 
 def test_urls_of_a_webserver() -> None:
     good = {
-        "127.0.0.1:3000": Webserver("127.0.0.1", 3000),
-        "dagster": Webserver("dagster", None),
-        "[::1]:80": Webserver("[::1]", 80),
-        "https://d.example/dagster/": Webserver("d.example", None, https=True, prefix="/dagster"),
+        "127.0.0.1:3000": "http://127.0.0.1:3000",
+        "dagster": "http://dagster",
+        "[::1]:80": "http://[::1]:80",
+        "https://d.example/dagster/": "https://d.example/dagster/",
     }
-    assert {text: Webserver.parse(text) for text in good} == good
+    assert {text: webserver_url(text).geturl() for text in good} == good
     for text in (":3000", "h:port", "ftp://h", "a b:1", "http://"):
         with pytest.raises(ValueError, match="host:port or a URL is expected"):
-            Webserver.parse(text)
+            webserver_url(text)
 
 
 def test_a_webserver_that_does_not_answer_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

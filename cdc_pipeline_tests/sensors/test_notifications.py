@@ -21,7 +21,7 @@ from cdc_pipeline.errors import LakeError, TransientError
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sensors import notifications
 from cdc_pipeline.sensors.alerts import QUIET_SECONDS
-from cdc_pipeline.sensors.notifications import Notify, notify_sensor
+from cdc_pipeline.sensors.notifications import notify_sensor
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline_tests.support.servers.webhook import HANGS, Webhook
 
@@ -59,9 +59,9 @@ class _Sensor:
         limits: FreshnessLimits = NO_LIMITS,
         events: tuple[str, ...] = EVENTS,
     ) -> None:
-        settings = Notify(tuple(found.url for found in webhooks), events, "https://ui")
+        urls = [found.url for found in webhooks]
         pipeline = Pipeline("p", CaptureFiles("captures"), "lake")
-        self.sensor = notify_sensor(pipeline, _CHECKS, ["p_ingest", "p_rebuild"], limits, settings)
+        self.sensor = notify_sensor(pipeline, _CHECKS, ["p_ingest", "p_rebuild"], limits, urls, events, "https://ui")
         self.instance, self.webhook, self.cursor = instance, webhooks[0], ""
 
     def tick(self) -> str:

@@ -11,7 +11,7 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.assets.asset_events import AssetEvents
-from cdc_pipeline.assets.follower import Follower, FollowLimits, LoadedCode
+from cdc_pipeline.assets.follower import Follower, FollowLimits
 from cdc_pipeline.checks.streams import NO_LIMITS
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.pipeline import Pipeline
@@ -37,7 +37,7 @@ def follow_one_batch(spark: SparkSession, paths: LakePaths, captures: Path, colu
         assert SparkLakehouse().start() is spark
         events = _NoEvents(instance, {}, ())
         limits = FollowLimits(idle_seconds=0.5)
-        follower = Follower(context, pipeline, events, NO_LIMITS, limits, LoadedCode())
+        follower = Follower(context, pipeline, events, NO_LIMITS, limits, lambda: False)
         assert columns is None
         follower.follow()
         assert follower.batches == 1

@@ -8,7 +8,7 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.checks.cuts import own_commits_result
-from cdc_pipeline.checks.mirrors import KeysToCheck, keys_hold_results, schema_results
+from cdc_pipeline.checks.mirrors import keys_hold_results, schema_results
 from cdc_pipeline.checks.results import CheckedAssets
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
@@ -33,7 +33,7 @@ def mirror_checks(
     """The results of `keys_hold`, `schema_matches_ddl` and `only_own_commits`."""
     report = report_of(spark, paths)
     names = [str(entry.name) for entry in report.mirrors]
-    keys, *_ = keys_hold_results(Lake(spark, paths), report, KeysToCheck({}, most_rows, names), CHECKED)
+    keys, *_ = keys_hold_results(Lake(spark, paths), report, CHECKED, {}, names, most_rows)
     schemas, *_ = schema_results(Lake(spark, paths), report, names, RecentAnswers(), CHECKED)
     return keys, schemas, own_commits_result(Lake(spark, paths), all_tables(Lake(spark, paths)), CUTS)
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 import dagster as dg
 import pytest
 
-from cdc_pipeline.assets.raw import raw_asset
-from cdc_pipeline.assets.sources import OBSERVED_SECONDS, due_observations, source_specs
+from cdc_pipeline.assets.raw import OBSERVED_SECONDS, due_observations, raw_asset, source_specs
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.sources.kafka.client_settings import ClientSettings
