@@ -27,7 +27,7 @@ MAX_SMALL_ROWS = 10_000
 """Maximum rows that a driver handles, and of a small query unless the session sets `SMALL_QUERY_ROWS`."""
 SMALL_QUERY_ROWS = "spark.cdc_pipeline.smallQueryRows"
 """Setting of the session: the maximum rows of a small query."""
-_ZONE = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+_ZONE: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 """Spark 4.2 asks for the zone of times; before, it is UTC."""
 _SMALL_QUERY_SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
