@@ -62,12 +62,8 @@ def s3_settings(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
         # no requests that look whether a file to be written is a folder, and no objects for folders
         "spark.hadoop.fs.s3a.performance.flags": "create,delete,mkdir",
     }
-    spark = tuple(map(int, version("pyspark").split(".")[:2]))
-    if spark > (4, 0):  # which has the class that it extends in another package
+    if not version("pyspark").startswith("4.0."):  # which has the class that it extends in another package
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _FILE_MANAGER
-    if spark < (4, 2):  # whose Hadoop 3.5 lacks a method that Delta 4.4 calls for it
-        # a listing begins at the name that Delta looks for, not at the first one of the log
-        settings["spark.hadoop.delta.enableFastS3AListFrom"] = "true"
     if endpoint:
         settings["spark.hadoop.fs.s3a.endpoint"] = endpoint
         # servers other than AWS often have no host name per bucket

@@ -3,7 +3,6 @@ package cdc_pipeline;
 import io.delta.storage.CloseableIterator;
 import io.delta.storage.LineCloseableIterator;
 import io.delta.storage.S3SingleDriverLogStore;
-import io.delta.storage.internal.S3LogStoreUtil;
 import java.io.ByteArrayInputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -18,11 +17,14 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.s3a.S3AFileStatus;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
+import org.apache.hadoop.fs.s3a.S3AUtils;
 import software.amazon.awssdk.core.exception.SdkException;
 import software.amazon.awssdk.core.sync.RequestBody;
 import software.amazon.awssdk.services.s3.S3Client;
 import software.amazon.awssdk.services.s3.model.GetObjectRequest;
+import software.amazon.awssdk.services.s3.model.ListObjectsV2Request;
 import software.amazon.awssdk.services.s3.model.NoSuchKeyException;
 import software.amazon.awssdk.services.s3.model.PutObjectRequest;
 import software.amazon.awssdk.services.s3.model.S3Exception;
@@ -38,6 +40,8 @@ public class ConditionalS3LogStore extends S3SingleDriverLogStore {
   /** Another conditional PUT of the object is under way, and may fail. */
   private static final int CONFLICT = 409;
   private static final int MOST_ATTEMPTS = 20;
+  /** In one answer of S3. */
+  private static final int MOST_KEYS = 1000;
   private static final long PAUSE_MS = 50;
 
   public ConditionalS3LogStore(Configuration configuration) {
@@ -60,7 +64,7 @@ public class ConditionalS3LogStore extends S3SingleDriverLogStore {
   @Override
   public Iterator<FileStatus> listFrom(Path path, Configuration configuration) throws IOException {
     FileSystem files = path.getFileSystem(configuration);
-    FileStatus[] found = S3LogStoreUtil.s3ListFromArray(files, path, path.getParent());
+    FileStatus[] found = list(path, (S3AFileSystem) files);
     if (found.length == 0 && path.getName().startsWith(FIRST)) {
       throw new FileNotFoundException(path.getParent() + " has no log");
     }
@@ -74,6 +78,39 @@ public class ConditionalS3LogStore extends S3SingleDriverLogStore {
         .filter(file -> file.getPath().getName().compareTo(path.getName()) >= 0)
         .sorted(Comparator.comparing(file -> file.getPath().getName()))
         .iterator();
+  }
+
+  /**
+   * The log from about the name of `path` on: the listing begins there. Delta's own way calls a method of S3A that Hadoop
+   * 3.5 lacks.
+   */
+  private static FileStatus[] list(Path path, S3AFileSystem files) throws IOException {
+    Path folder = path.getParent();
+    String prefix = files.pathToKey(folder) + "/";
+    String key = prefix + path.getName();
+    ListObjectsV2Request request =
+        files.getRequestFactory()
+            .newListObjectsV2RequestBuilder(prefix, null, MOST_KEYS)
+            .startAfter(key.substring(0, key.length() - 1))
+            .build();
+    long block = files.getDefaultBlockSize(path);
+    try {
+      return files.getS3AInternals().getAmazonS3Client("Delta log").listObjectsV2Paginator(request).contents().stream()
+          .filter(object -> !object.key().endsWith("/"))
+          .map(
+              object ->
+                  new S3AFileStatus(
+                      object.size(),
+                      object.lastModified().toEpochMilli(),
+                      new Path(folder, object.key().substring(prefix.length())),
+                      block,
+                      files.getUsername(),
+                      object.eTag(),
+                      null))
+          .toArray(FileStatus[]::new);
+    } catch (SdkException error) {
+      throw S3AUtils.translateException("list", path, error);
+    }
   }
 
   /** Reads in one request. The superclass asks first for the length. */

@@ -13,12 +13,23 @@ from pyspark.sql import types as T
 
 from cdc_pipeline.mysql.expressions import casts
 from cdc_pipeline.mysql.expressions import values as v
+from cdc_pipeline.mysql.expressions.json_functions import is_not_canonical
 from cdc_pipeline.mysql.expressions.moments import instant
-from cdc_pipeline.mysql.expressions.texts import as_bytes, as_text, decimal_text_sql, time_micros_sql, time_text_sql
+from cdc_pipeline.mysql.expressions.texts import (
+    NOT_ASCII,
+    as_bytes,
+    as_text,
+    decimal_text_sql,
+    time_micros_sql,
+    time_text_sql,
+)
 from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Value, ValueKind
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, MySqlType
+from cdc_pipeline.mysql.types.charsets import charset_of_column
 from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, integer_range, spark_type, text_decimal
 
+_MOST_EXACT = "9007199254740992D"
+"""Up to which a DOUBLE has every integer."""
 _TIMESTAMP_RANGE = "TIMESTAMP'1970-01-01 00:00:01Z' AND TIMESTAMP'2038-01-19 03:14:07.999999Z'"
 
 
@@ -43,14 +54,14 @@ def stored_value(value: Value, kind: MySqlType, context: Context) -> Value:
         return casts.to_datetime(value, _digits(kind), context)
     if base == "timestamp":
         return _stored_timestamp(value, _digits(kind), context)
-    if base == "time" and value.kind is ValueKind.TIME:
+    if base == "time" and (value.kind is ValueKind.TIME or _is_plain_text(value)):
         return _stored_time(value, _digits(kind))
     if base in ("enum", "set") and kind.members and value.kind is ValueKind.TEXT:
         return _stored_labels(value, kind)
     if isinstance(target, T.BinaryType) and base not in GEOMETRIES:
         return _stored_bytes(value, kind, context)
-    if base == "json" and value.kind is ValueKind.JSON:
-        return value
+    if base == "json":
+        return _stored_json(value, context)
     if base in TEXT_TYPES:
         return _stored_text(value, kind, context)
     raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type {kind or 'unknown'}")
@@ -73,7 +84,12 @@ def _where(value: Value, condition: str) -> Value:
 def _stored_integer(value: Value, kind: MySqlType) -> Value:
     if kind.base in ("bit", "year") and value.kind is not ValueKind.INTEGER:
         raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type {kind.base}")
-    number = value if value.kind is ValueKind.INTEGER else casts.as_integer(value, kind.unsigned)
+    if value.kind is ValueKind.DOUBLE:
+        # MySQL rounds half to even; servers differ beyond BIGINT
+        whole = f"CASE WHEN abs({value.sql}) < {_MOST_EXACT} THEN CAST(rint({value.sql}) AS BIGINT) END"
+        number = casts.doubtful_null(value, v.integer(whole, value))
+    else:
+        number = value if value.kind is ValueKind.INTEGER else casts.as_integer(value, kind.unsigned)
     limits = integer_range(kind)
     # numbers of two digits mean other years
     fits = "({} = 0 OR {} BETWEEN 1901 AND 2155)" if limits is None else f"{{}} BETWEEN {limits[0]} AND {limits[1]}"
@@ -109,10 +125,10 @@ def _stored_timestamp(value: Value, digits: int, context: Context) -> Value:
 def _stored_time(value: Value, digits: int) -> Value:
     """The value as a TIME(digits), rounded half away from zero."""
     own = value.own_column
-    if own is not None and own.type.params == (digits,):
+    if value.kind is ValueKind.TIME and own is not None and own.type.params == (digits,):
         return value
     text = time_text_sql(time_micros_sql(value.sql), digits)
-    return casts.doubtful_null(value, replace(value, sql=text, scale=digits))
+    return casts.doubtful_null(value, Value(text, ValueKind.TIME, value.doubt, scale=digits))
 
 
 def _stored_labels(value: Value, kind: MySqlType) -> Value:
@@ -142,8 +158,33 @@ def _stored_bytes(value: Value, kind: MySqlType, context: Context) -> Value:
     return _cut_to(content, size, "octet_length", padded)
 
 
+def _is_plain_text(value: Value) -> bool:
+    """Text, but no labels, which MySQL may convert by their numbers."""
+    own = value.own_column
+    return value.kind is ValueKind.TEXT and (own is None or own.type.base not in ("enum", "set"))
+
+
+def _stored_json(value: Value, context: Context) -> Value:
+    """JSON, or text as a document. A row of a keyless table is found by its values, so there text that MySQL prints in
+    another form is doubtful."""
+    if value.kind is ValueKind.JSON:
+        return value
+    if not _is_plain_text(value):
+        raise ExpressionError(f"{value.kind.value} values cannot be assigned to a column of type json")
+    document = v.value_from(value.sql, ValueKind.JSON, value)
+    return document if context.schema.row_key else v.add_doubts(document, is_not_canonical(value.sql))
+
+
+def _decoded(value: Value, kind: MySqlType, context: Context) -> Value:
+    """Bytes as text. Only in a column of UTF-8 are those outside of ASCII known."""
+    text = f"CASE WHEN is_valid_utf8(CAST({value.sql} AS STRING)) THEN decode({value.sql}, 'UTF-8') END"
+    is_utf8 = (charset_of_column(kind, context.schema.charset) or "").startswith("utf8")
+    odd = None if is_utf8 else f"{text} RLIKE {v.sql_string(NOT_ASCII)}"
+    return v.add_doubts(casts.doubtful_null(value, v.value_from(text, ValueKind.TEXT, value)), odd)
+
+
 def _stored_text(value: Value, kind: MySqlType, context: Context) -> Value:
-    text = as_text(value, context)
+    text = _decoded(value, kind, context) if value.kind is ValueKind.BYTES else as_text(value, context)
     if kind.base == "char":
         # MySQL returns a CHAR without trailing spaces
         text = replace(text, sql=f"rtrim({text.sql})")

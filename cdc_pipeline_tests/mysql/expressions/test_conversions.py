@@ -97,16 +97,16 @@ _BYTES = ("binary(9)", "varbinary(99)", "blob")
 _LABELS = ("enum('a','b')", "set('a','b')")
 _OF_INTEGERS = (*_INTEGERS, "bit(8)", "year", "decimal(10,2)", "decimal(65,30)", "float", "double", *_TEXTS, *_BYTES)
 _OF_TEXTS = (
-    *(*_INTEGERS, "decimal(10,2)", "float", "double", "date", "datetime", "datetime(6)", "timestamp(3)"),
-    *(*_TEXTS, *_BYTES, *_LABELS),
+    *(*_INTEGERS, "decimal(10,2)", "float", "double", "date", "datetime", "datetime(6)", "timestamp(3)", "time", "time(6)"),
+    *(*_TEXTS, *_BYTES, *_LABELS, "json"),
 )
 _COMPUTED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*_INTEGERS, "year"), _OF_INTEGERS),
     "bit(8)": (*_INTEGERS, "year", "decimal(10,2)", "decimal(65,30)", "float", "double"),
     "decimal(10,2)": (*_INTEGERS, "decimal(65,30)", "float", "double", *_TEXTS, *_BYTES),
     "decimal(65,30)": (*_TEXTS, *_BYTES),
-    "float": ("decimal(10,2)", "double"),
-    "double": ("decimal(10,2)", "float"),
+    "float": (*_INTEGERS, "decimal(10,2)", "double"),
+    "double": (*_INTEGERS, "decimal(10,2)", "float"),
     "date": ("datetime", "datetime(6)", "timestamp(3)", *_TEXTS, *_BYTES),
     "datetime": ("date", "datetime(6)", "timestamp(3)", *_TEXTS, *_BYTES),
     "datetime(6)": ("datetime", "timestamp(3)", *_TEXTS, *_BYTES),
@@ -114,7 +114,7 @@ _COMPUTED: dict[str, tuple[str, ...]] = {
     "time": ("time(6)", *_TEXTS, *_BYTES),
     "time(6)": ("time", *_TEXTS, *_BYTES),
     **dict.fromkeys(_TEXTS, _OF_TEXTS),
-    **dict.fromkeys(_BYTES, _BYTES),
+    **dict.fromkeys(_BYTES, (*_TEXTS, *_BYTES)),
     **dict.fromkeys(_LABELS, (*_TEXTS, *_BYTES, *_LABELS)),
     "json": (*_INTEGERS, "decimal(10,2)", "float", "double", *_TEXTS, *_BYTES),
 }
