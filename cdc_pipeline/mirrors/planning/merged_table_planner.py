@@ -52,10 +52,10 @@ class MergedTablePlanner:
         source = None if state is None else state.source_table(name)
         match inner:
             case ddl.CreateTable():
-                self._create(mirror, name, inner, statement)
+                self._create(mirror, inner, statement)
                 return
             case ddl.CreateTableLike():
-                self._create_like(mirror, name, inner, statement)
+                self._create_like(mirror, inner, statement)
                 return
             case ddl.NotSupported():
                 self._refuse_table(mirror, name, inner, statement)
@@ -78,7 +78,8 @@ class MergedTablePlanner:
 
     # ---- CREATE
 
-    def _create(self, mirror: TableName, name: TableName, change: ddl.CreateTable, statement: Statement) -> None:
+    def _create(self, mirror: TableName, change: ddl.CreateTable, statement: Statement) -> None:
+        name = change.name
         self._draft.require_same_table(mirror)
         state, source = self._draft.state(mirror), SourceTable(name, change.schema)
         created = (source,) if source.schema.columns else ()
@@ -99,16 +100,14 @@ class MergedTablePlanner:
         self._draft.add_gaps(mirror, *gaps)
         statement.record(f"{name} is merged into {mirror}", changed)
 
-    def _create_like(
-        self, mirror: TableName, name: TableName, change: ddl.CreateTableLike, statement: Statement
-    ) -> None:
-        state = self._draft.state(mirror)
+    def _create_like(self, mirror: TableName, change: ddl.CreateTableLike, statement: Statement) -> None:
+        state, name = self._draft.state(mirror), change.name
         like = None if state is None else state.source_table(change.source)
         if like is None or like.inferred:
             reason = f"CREATE TABLE LIKE {change.source}, whose definition is unknown"
             self._refuse_table(mirror, name, ddl.NotSupported(reason, name, creates=True), statement)
         else:
-            self._create(mirror, name, ddl.CreateTable(name, like.schema, change.if_not_exists), statement)
+            self._create(mirror, ddl.CreateTable(name, like.schema, change.if_not_exists), statement)
 
     def _refuse_table(self, mirror: TableName, name: TableName, change: ddl.NotSupported, statement: Statement) -> None:
         """Refuses a statement. Infers the table's columns from its rows until another statement defines them."""

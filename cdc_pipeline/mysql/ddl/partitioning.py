@@ -110,11 +110,11 @@ def read_partitioning(cursor: Cursor, *ends: str) -> Partitioning:
 
 
 def known_or_unknown(cursor: Cursor, read: Callable[[Cursor], _Read], *ends: str) -> _Read | Partitioning:
-    """What `read` reads up to the end of the statement or one of `ends`; an unknown partitioning if it cannot be parsed."""
+    """What `read` reads before a comma, the end or one of `ends`; else an unknown partitioning up to one of `ends`."""
     before = cursor.index
     try:
         found = read(cursor)
-        if cursor.at_statement_end or cursor.at_any(*ends):
+        if cursor.at_statement_end or cursor.at_any(",", *ends):
             return found
         reason = str(cursor.error("cannot parse the partitioning"))
     except (DdlSyntaxError, UnknownPartitionsError) as error:
