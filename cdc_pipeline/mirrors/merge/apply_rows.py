@@ -70,6 +70,8 @@ class RowCounts:
     """Number of row images of a keyless table that lose rows; 0 for a table with a key."""
     bad_rows: int = 0
     """Net changes with a value that its type cannot hold; they become dead letters."""
+    first_bad: Position | None = None
+    """The position of the first of them."""
     rejected: int = 0
     """Row changes among the bad rows. An UPDATE of the key is one change, although it has two net changes."""
     zero_dates: int = 0
@@ -196,7 +198,7 @@ class RowMerger:
         result, found = _examined(typed, keyless=target.keyless)
         gaps = [*gaps, *found]
         if result.bad_rows:
-            gaps.append(self._reject_bad_rows(typed, state, commits, result.bad_rows, records))
+            gaps.append(self._reject_bad_rows(typed, state, commits, result, records))
         note_gaps(gaps, commits(_DEAD_LETTERS))
         return result, typed.where("size(bad) = 0") if result.bad_rows else typed
 
@@ -226,14 +228,15 @@ class RowMerger:
         return with_masks(with_generated(typed_rows(net, target), target), masked_cells(target.state), self.salt)
 
     def _reject_bad_rows(
-        self, rows: DataFrame, state: MirrorState, commits: StepCommits, bad: int, records: DataFrame | None
+        self, rows: DataFrame, state: MirrorState, commits: StepCommits, found: RowCounts, records: DataFrame | None
     ) -> Gap:
         """Appends the bad rows to `dead_letters`. Returns their gap."""
         part = commits(_DEAD_LETTERS)
         raw = self.lake.read("raw_topic_snapshot") if records is None else records
         commit = Commit(f"cdc:{self.lake.paths.pipeline}:bad_rows:{state.mirror_id}", part.version, dict(part.note))
         append_once(value_dead_letters(rows, state, raw), self.lake.paths.table("dead_letters"), commit)
-        return Gap(GapKind.BAD_VALUES, f"{bad} row(s) with values that their types cannot hold: see dead_letters")
+        text = f"{found.bad_rows} row(s) with values that their types cannot hold: see dead_letters"
+        return Gap(GapKind.BAD_VALUES, text, example=str(found.first_bad))
 
 
 def _without_values(rows: DataFrame, columns: Sequence[UpstreamColumn]) -> list[UpstreamColumn]:
@@ -327,9 +330,11 @@ def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
     existing = _existing(keyless=keyless)
     good = F.size("bad") == 0
     key_only = F.when(good & ~F.col("deleted"), F.col("key_only_since"))
-    unordered = F.when(F.col("order_unknown"), F.struct("_topic", "_partition", "_offset"))
+    position = F.struct(*(f"_{name}" for name in POSITION))
+    unordered = F.when(F.col("order_unknown"), position)
     counts = rows.agg(
         F.count(F.when(~good, 1)).alias("bad"),
+        F.min(F.when(~good, position)).alias("first_bad"),
         F.count(F.when(~good & F.col("counts"), 1)).alias("rejected"),
         F.sum(F.when(good, existing)).alias("existing"),
         (F.count_if(good & (F.col("delta") < 0)) if keyless else F.lit(0)).alias("deletes"),
@@ -345,6 +350,7 @@ def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
         existing=counts["existing"] or 0,
         deletes=counts["deletes"],
         bad_rows=counts["bad"],
+        first_bad=Position(*counts["first_bad"]) if counts["bad"] else None,
         rejected=counts["rejected"],
         zero_dates=counts["zero"] or 0,
     )
