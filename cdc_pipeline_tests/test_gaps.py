@@ -56,7 +56,9 @@ def test_a_dropped_column_drops_its_gaps() -> None:
 
 def test_bad_values_name_their_first_message() -> None:
     """Once: a mirror with bad values in each cut has one gap per number of rows."""
-    first, second = (Gap(GapKind.BAD_VALUES, "1 row(s): see dead_letters", example=f"t/0@{offset}") for offset in (7, 8))
+    first, second = (
+        Gap(GapKind.BAD_VALUES, "1 row(s): see dead_letters", example=f"t/0@{offset}") for offset in (7, 8)
+    )
     assert gap_texts(merge_gaps((first,), (second,))) == ("1 row(s): see dead_letters, the first at t/0@7",)
 
 

@@ -166,7 +166,9 @@ def test_released_records_are_applied_at_their_position(lake: ReleaseLake, spark
     # one dead letter remains
     assert lake.letters() == {lake.places["x2"]}
     (gap,) = lake.gaps("t")
-    assert gap == f"1 row(s) with values that their types cannot hold: see dead_letters, the first at {lake.places['x2']}"
+    assert (
+        gap == f"1 row(s) with values that their types cannot hold: see dead_letters, the first at {lake.places['x2']}"
+    )
     assert lake.gaps("bag") == ()
     assert lake_balance(Lake(spark, lake.paths)).is_balanced
     log = (
