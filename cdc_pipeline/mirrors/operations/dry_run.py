@@ -9,11 +9,12 @@ from pyspark.sql import Row
 
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.tables.ddl_history import HELD, PENDING
+from cdc_pipeline.lake.tables.ddl_history import HELD, NO_EFFECT, NOT_APPLIED, PENDING
 from cdc_pipeline.mirrors.changes.progress import PublishedCut
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.mysql.model.base_changes import sql_words
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     DropColumn,
@@ -23,6 +24,9 @@ from cdc_pipeline.mysql.model.schema_changes import (
 )
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
+
+_STATUSES = dict.fromkeys(("NoRowEffect", "NoTableEffect"), f"{NO_EFFECT}:")
+_STATUSES |= dict.fromkeys(("NotSupported", "NotSupportedClause"), f"{NOT_APPLIED}:")
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class PendingStatement:
     """`held`, or `pending` above the resolved TSO."""
     sql: str
     effect: str
-    """What it does to mirrors, clause by clause."""
+    """What it does to mirrors, clause by clause, in the words of SQL and of `ddl_history`."""
     loss: str
     """The rows and values that mirrors lose; empty if they lose none, or if only its plan can say."""
     waiting: int
@@ -54,13 +58,17 @@ def pending_statements(lake: Lake, cut: PublishedCut, selection: TableSelection)
             event.commit_ts,
             statuses[event.position],
             event.sql,
-            "; ".join(change.description() for change in changes),
+            "; ".join(change.description(_words) for change in changes),
             "; ".join(lost for change in changes for lost in _losses(change, rows)),
             sum(table.rows for table in cut.held if table.statement == event.position),
         )
         for event in in_upstream_order(ddl_event(Row(**row)) for row in found if row["kind"] is not None)
         if (changes := mirrored_event(event, selection).changes)
     )
+
+
+def _words(name: str) -> str:
+    return _STATUSES.get(name) or sql_words(name)
 
 
 def _losses(change: SchemaChange, rows: Mapping[TableName, int]) -> Iterator[str]:

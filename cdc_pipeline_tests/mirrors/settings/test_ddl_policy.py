@@ -166,12 +166,12 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
     lake = Lake(spark, ingested.paths)
     pending = pending_statements(lake, published_cut(lake), ALL_TABLES)
     shown = {found.sql: found.effect for found in pending}
-    assert shown["TRUNCATE TABLE hbag"] == "TruncateTable db.hbag"
+    assert shown["TRUNCATE TABLE hbag"] == "TRUNCATE TABLE db.hbag"
     (emptied,) = {
         (found.loss, found.waiting) for found in pending if found.sql == "TRUNCATE TABLE hbag" and found.waiting
     }
     assert emptied == ("all 2 rows of db.hbag", 2)
-    assert "RenameTable db.partner to db.held" in shown["RENAME TABLE held TO tmp, partner TO held, tmp TO partner"]
+    assert "RENAME TABLE db.partner to db.held" in shown["RENAME TABLE held TO tmp, partner TO held, tmp TO partner"]
     assert ingested.rows("held", "hbag") == {"held": before["held"], "hbag": before["hbag"]}
 
     ingested.approve("held")
