@@ -9,7 +9,7 @@ from pyspark.sql import Row
 
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.tables.ddl_history import HELD, NO_EFFECT, NOT_APPLIED, PENDING
+from cdc_pipeline.lake.tables.ddl_history import APPROVED_BY, HELD, NO_EFFECT, NOT_APPLIED, PENDING
 from cdc_pipeline.mirrors.changes.progress import PublishedCut
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
@@ -36,7 +36,7 @@ class PendingStatement:
     position: Position
     commit_ts: int
     status: str
-    """`held`, or `pending` above the resolved TSO."""
+    """`held`, `approved by run …` if a run has begun to apply it, or `pending` above the resolved TSO."""
     sql: str
     effect: str
     """What it does to mirrors, clause by clause, in the words of SQL and of `ddl_history`."""
@@ -50,7 +50,12 @@ def pending_statements(lake: Lake, cut: PublishedCut, selection: TableSelection)
     """The statements that wait for an approval or for the resolved TSO, in stream order, apart from those that concern
     excluded tables only. `cut`: the newest one."""
     found = [row for status in (PENDING, HELD) for row in read_rows(lake, "ddl_history", ("status", "=", status))]
-    statuses = {(row["topic"], row["partition"], row["offset"]): row["status"] for row in found}
+    statuses = {
+        Position(row["topic"], row["partition"], row["offset"]): row["effect"]
+        if (row["effect"] or "").startswith(APPROVED_BY)
+        else row["status"]
+        for row in found
+    }
     rows = {TableName(mirror["database"], mirror["table"]): mirror["rows"] for mirror in cut.mirrors}
     return tuple(
         PendingStatement(
