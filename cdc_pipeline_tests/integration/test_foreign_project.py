@@ -64,15 +64,8 @@ def documented_assets() -> str:
 )
 def test_documented_conditions(cuts: list[tuple[str, ...]], expected: list[list[str]], tmp_path: Path) -> None:
     """What they request after each cut."""
-    paths = LakePaths(str(tmp_path), "orders")
-    Path(paths.home).mkdir(parents=True)
-    write_catalog(paths, [CatalogEntry("shop", "orders", "elsewhere", ())])
-    source = CaptureFilesSource(type="capture_files", path="captures")
-    scope: dict[str, Any] = {}
-    exec(documented_assets(), scope)  # the page's own text
+    scope, definitions = _definitions(tmp_path)
     assets = [scope[name] for name in ("revenue", "first_report", "totals")]
-    pipeline = CdcPipeline(name="orders", source=source, lake=str(tmp_path)).build_defs()
-    definitions = dg.Definitions.merge(pipeline, dg.Definitions(assets))
     cursor, requested = None, []
     with dg.DagsterInstance.ephemeral() as instance:
         for materialized in cuts:
@@ -86,6 +79,44 @@ def test_documented_conditions(cuts: list[tuple[str, ...]], expected: list[list[
             for name in requested[-1]:
                 instance.report_runless_asset_event(dg.AssetMaterialization(name))
     assert requested == expected
+
+
+def _definitions(tmp_path: Path) -> tuple[dict[str, Any], dg.Definitions]:
+    """The names that the section defines, and its assets on the mirror of a pipeline."""
+    paths = LakePaths(str(tmp_path), "orders")
+    Path(paths.home).mkdir(parents=True)
+    write_catalog(paths, [CatalogEntry("shop", "orders", "elsewhere", ())])
+    source = CaptureFilesSource(type="capture_files", path="captures")
+    scope: dict[str, Any] = {}
+    exec(documented_assets(), scope)  # the page's own text
+    assets = [scope[name] for name in ("revenue", "invoices", "first_report", "totals")]
+    pipeline = CdcPipeline(name="orders", source=source, lake=str(tmp_path)).build_defs()
+    return scope, dg.Definitions.merge(pipeline, dg.Definitions(assets))
+
+
+def test_a_documented_condition_waits_until_a_gap_closes(tmp_path: Path) -> None:
+    scope, definitions = _definitions(tmp_path)
+    cursor, requested = None, []
+    with dg.DagsterInstance.ephemeral() as instance:
+        for passed in (True, False, None, True):  # None: no cut
+            if passed is not None:
+                instance.report_runless_asset_event(dg.AssetMaterialization(scope["ORDERS"]))
+                instance.report_runless_asset_event(
+                    dg.AssetCheckEvaluation(
+                        asset_key=scope["ORDERS"],
+                        check_name="no_gaps",
+                        passed=passed,
+                        metadata={},
+                        severity=dg.AssetCheckSeverity.WARN,
+                    )
+                )
+            found = dg.evaluate_automation_conditions(definitions, instance, dg.AssetSelection.all(), cursor=cursor)
+            cursor = found.cursor
+            requested.append([name for name in ("revenue", "invoices") if found.get_num_requested(dg.AssetKey(name))])
+            for name in requested[-1]:
+                instance.report_runless_asset_event(dg.AssetMaterialization(name))
+    # at first the mirror is older than the assets
+    assert requested == [[], ["revenue"], [], ["revenue", "invoices"]]
 
 
 class _Project:
