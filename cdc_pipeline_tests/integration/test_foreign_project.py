@@ -46,7 +46,7 @@ from cdc_pipeline import SparkLakehouse, read_cut
 
 @dg.asset(deps=[ORDERS], automation_condition=dg.AutomationCondition.eager(), group_name="reports")
 def order_count(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-    cut = read_cut(SparkLakehouse().session, "lake", "orders")
+    cut = read_cut(SparkLakehouse().session, LAKE, NAME)
     return dg.MaterializeResult(metadata={"orders": cut["shop.orders"].count()})
 """
 
@@ -224,10 +224,13 @@ def test_projects_of_someone_else(tmp_path: Path) -> None:
     project.run("pip", "install", "--quiet", f"{wheel}[ui]", "create-dagster", cwd=tmp_path)
     project.create()
 
+    # both pipelines write to one lake. A relative path would be below the folder in which `dg` starts
+    lake = str(tmp_path / "lake")
+    names = f'LAKE, NAME = {lake!r}, "{{}}"\n'
     # four lines: the path of the captures, the lake, the policy, the sensor
     project.run("dg", "scaffold", "defs", "cdc_pipeline.CdcPipeline", "orders", "--source", "capture_files")
-    project.edit("orders", path=str(CAPTURE), lake="lake", ddl_policy="keep", running="true")
-    (project.defs / "report.py").write_text(documented_assets() + _REPORT, encoding="utf-8")
+    project.edit("orders", path=str(CAPTURE), lake=lake, ddl_policy="keep", running="true")
+    (project.defs / "report.py").write_text(documented_assets() + names.format("orders") + _REPORT, encoding="utf-8")
     assert "All definitions loaded successfully" in project.run("dg", "check", "defs")
 
     # another code location: its pipeline has a Spark resource of the project, and a planted gap below an asset
@@ -235,15 +238,10 @@ def test_projects_of_someone_else(tmp_path: Path) -> None:
     eu.create()
     eu.run("dg", "scaffold", "defs", "cdc_pipeline.CdcPipeline", "eu", "--source", "capture_files")
     _write_planted_gap(tmp_path / "planted")
-    eu.edit("eu", path=str(tmp_path / "planted"), lake="lake", time_zone="UTC\n  spark_resource: lakehouse")
+    eu.edit("eu", path=str(tmp_path / "planted"), lake=lake, time_zone="UTC\n  spark_resource: lakehouse")
     (eu.defs / "resources.py").write_text(_RESOURCES, encoding="utf-8")
-    report = documented_assets().partition("\n# ")[0] + _REPORT
-    for text, own in (
-        ('["orders", ', '["eu", '),
-        ('"lake", "orders"', '"lake", "eu"'),
-        ("order_count", "eu_order_count"),
-    ):
-        report = report.replace(text, own)
+    report = documented_assets().partition("\n# ")[0].replace('["orders", ', '["eu", ') + names.format("eu") + _REPORT
+    report = report.replace("order_count", "eu_order_count")
     (eu.defs / "report.py").write_text(report, encoding="utf-8")
     (tmp_path / "dg.toml").write_text(_WORKSPACE, encoding="utf-8")
     assert "All definitions loaded successfully" in project.run("dg", "check", "defs", _ACTIVE, cwd=tmp_path)
