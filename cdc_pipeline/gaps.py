@@ -115,12 +115,15 @@ class Gap:
     column: str | None = None
     """None: the gap concerns the table."""
     example: str = field(default="", compare=False, kw_only=True)
-    """A source table of a merged mirror with this gap. Gaps that differ only in it are equal."""
+    """A source table of a merged mirror with this gap; for BAD_VALUES the position of the first message. Gaps that differ
+    only in it are equal."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "detail", _cut(self.detail, _LONGEST_DETAIL))
 
     def __str__(self) -> str:
+        if self.kind is GapKind.BAD_VALUES and self.example:
+            return f"{self.sentence}, the first at {self.example}"
         return f"{self.sentence}{_such_as(self.example)}"
 
     @property

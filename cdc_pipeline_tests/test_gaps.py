@@ -54,6 +54,14 @@ def test_a_dropped_column_drops_its_gaps() -> None:
     assert _altered(undeclared, "ALTER TABLE t DROP COLUMN a").gaps == undeclared[1:]
 
 
+def test_bad_values_name_their_first_message() -> None:
+    """Once: a mirror with bad values in each cut has one gap per number of rows."""
+    first, second = (
+        Gap(GapKind.BAD_VALUES, "1 row(s): see dead_letters", example=f"t/0@{offset}") for offset in (7, 8)
+    )
+    assert gap_texts(merge_gaps((first,), (second,))) == ("1 row(s): see dead_letters, the first at t/0@7",)
+
+
 def test_gaps_follow_renamed_columns() -> None:
     gaps = tuple(Gap(GapKind.DAMAGED_TEXT, LOSSY, name) for name in ("a", "a b"))
     after = _altered(gaps, "ALTER TABLE t RENAME COLUMN a TO `a b`, RENAME COLUMN `a b` TO a")

@@ -359,7 +359,8 @@ def verify_job(pipeline: Pipeline) -> dg.JobDefinition:
             found = verifier.verify(context.run.run_id)
             assets, events = checked_assets(pipeline), AssetEvents(context.instance, {}, ())
             before = previous_metadata(context.instance, assets.cuts, BEFORE_IMAGES)
-            for result in reversed(before_images_results(verifier.verified, verifier.contradicted(), before, assets)):
+            mirrors, wrong = published_entries(published_cut(lake), lake.paths), verifier.contradicted()
+            for result in reversed(before_images_results(verifier.verified, wrong, mirrors, before, assets)):
                 events.report(context, result)
         rows = ((f"{one.database}.{one.table}", one.changes, one.proved, one.contradicted) for one in found)
         columns = ["table", "changes", "proved", "contradicted"]

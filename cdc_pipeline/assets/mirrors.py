@@ -227,7 +227,9 @@ def cut_results(
     if pipeline.verify_minutes and report.published:
         verifier.verify_if_due(run.run_id, timedelta(minutes=pipeline.verify_minutes))
     proved = previous_metadata(instance, cuts, cut_checks.BEFORE_IMAGES)
-    checks += cut_checks.before_images_results(verifier.verified, verifier.contradicted(), proved, assets, asked)
+    checks += cut_checks.before_images_results(
+        verifier.verified, verifier.contradicted(), report.mirrors, proved, assets, asked
+    )
     gaps = previous_metadata(instance, cuts, cut_checks.NO_GAPS)
     checks += cut_checks.mirror_gaps_results(report, gaps, assets, {*touched, *asked})
     checks += [cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *fresh]

@@ -17,7 +17,7 @@ from cdc_pipeline.lake.restored_tables import foreign_commit
 from cdc_pipeline.lake.tables.consistent_cuts import cuts_since_rebuild
 from cdc_pipeline.lake.tables.ddl_history import HELD, NOT_APPLIED
 from cdc_pipeline.lake.tables.verifications import Rows, last_verified_cut, verified_totals
-from cdc_pipeline.mirrors.cuts.cut_report import CutReport
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry
 from cdc_pipeline.mysql.ddl.statements import without_literals
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import POSITION, Position
@@ -175,22 +175,28 @@ BEFORE_IMAGES = "before_images"
 def before_images_results(
     verified: Rows,
     contradicted: Mapping[TableName, Gap],
+    mirrors: Iterable[MirrorEntry],
     previous: Mapping[str, Any] | None,
     assets: CheckedAssets,
     touched: Collection[TableName] = (),
 ) -> list[dg.AssetCheckResult]:
-    """Fails if row changes say of their rows what the mirrors did not have. `contradicted`: these mirrors.
+    """Fails if row changes say of their rows what the mirrors did not have. `contradicted`: these mirrors; `mirrors`: all
+    of the newest cut, which may have been renamed since they were verified.
 
     The first result is that of all mirrors, the others are of `touched` and of those that `previous`, its metadata, shows
     otherwise.
     """
     cut = last_verified_cut(verified)
     problems = {str(name): str(gap) for name, gap in sorted(contradicted.items())}
+    totals, present = verified_totals(verified).values(), {entry.mirror_id: entry.name for entry in mirrors}
+    # those last: a mirror that was dropped may have had the name of another
+    named = {TableName(one.database, one.table): one for one in totals if one.mirror_id not in present}
+    named |= {present[one.mirror_id]: one for one in totals if one.mirror_id in present}
     tables = {
-        (name := TableName(one.database, one.table)): f"{one.proved} of {one.changes} change(s) proved their row"
+        name: f"{one.proved} of {one.changes} change(s) proved their row"
         + ("" if one.reason is None else f"; not the newest ones: {one.reason}")
         + ("" if str(name) not in problems else f"; {problems[str(name)]}")
-        for one in verified_totals(verified).values()
+        for name, one in named.items()
     }
     advice = "Compare the tables with upstream; begin them again with a snapshot (`cdc-pipeline docs snapshots`)"
     sums = check_result(

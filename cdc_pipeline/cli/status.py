@@ -12,7 +12,7 @@ from cdc_pipeline.checks.streams import lag_of
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.tables.consistent_cuts import read_newest_cut
-from cdc_pipeline.lake.tables.ddl_history import APPLIED, DUPLICATE, NO_EFFECT, NOT_INCLUDED
+from cdc_pipeline.lake.tables.ddl_history import APPLIED, DUPLICATE, HELD, NO_EFFECT, NOT_INCLUDED
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, next_window, published_cut, read_progress
 from cdc_pipeline.mirrors.cuts.cut_report import MirrorEntry, published_entries, tso_datetime, with_held_gaps
 from cdc_pipeline.mirrors.operations.dry_run import PendingStatement, pending_statements
@@ -69,7 +69,13 @@ class PipelineStatus:
             "dead_letters": self.dead_letters,
             "open_statements": self.open_statements,
             "held": [
-                {"table": str(table.name), "statement": str(table.statement), "rows": table.rows, "error": table.error}
+                {
+                    "table": str(table.name),
+                    "statement": str(table.statement),
+                    "status": getattr(self.held.get(table.statement), "status", None),
+                    "rows": table.rows,
+                    "error": table.error,
+                }
                 for table in self.cut.held
             ],
             "mirrors": [
@@ -151,10 +157,11 @@ def _why(status: PipelineStatus, table: HeldTable) -> str:
     found = status.held.get(table.statement)
     sql = "the statement" if found is None else without_literals(found.sql)
     loss = f" Lost by it: {found.loss}." if found is not None and found.loss else ""
-    return (
-        f"{sql} at {table.statement} waits for approval.{loss} `cdc-pipeline approve --tables {table.name}` or the job "
-        f"{status.pipeline}_approve_ddl applies it when its run ends"
-    )
+    remedy = f"`cdc-pipeline approve --tables {table.name}` or the job {status.pipeline}_approve_ddl"
+    if found is None or found.status == HELD:
+        return f"{sql} at {table.statement} waits for approval.{loss} {remedy} applies it when its run ends"
+    approved = f"{sql} at {table.statement} is {found.status}, which applies it when it ends."
+    return f"{approved}{loss} If the run failed: {remedy}"
 
 
 def table_lines(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:

@@ -155,7 +155,7 @@ def test_before_images_of_a_mirror_are_shown_when_they_change(monkeypatch: pytes
 
     def results(previous: dict[str, Any], found: dict[TableName, Gap]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The metadata of the result of all, and the results of single mirrors."""
-        of_all, *of_mirrors = before_images_results(cast("Any", None), found, previous, CHECKED)
+        of_all, *of_mirrors = before_images_results(cast("Any", None), found, (), previous, CHECKED)
         assert of_all.passed == (not found)
         return {name: entry.value for name, entry in of_all.metadata.items()}, _of_mirrors(of_mirrors)
 
@@ -166,5 +166,21 @@ def test_before_images_of_a_mirror_are_shown_when_they_change(monkeypatch: pytes
     totals["a"] = Verified("a", "db", "a", 9, 9)
     assert results(previous, gaps)[1] == {"a": (True, _ERROR)}
     previous = results(previous, gaps)[0]
-    of_all, of_b = before_images_results(cast("Any", None), gaps, previous, CHECKED, [TableName("db", "b")])
+    of_all, of_b = before_images_results(cast("Any", None), gaps, (), previous, CHECKED, [TableName("db", "b")])
     assert (of_all.asset_key, of_b.asset_key) == (CUTS, CHECKED.mirror(TableName("db", "b")))
+
+
+def test_before_images_follow_a_rename() -> None:
+    """Before the mirror is verified again, also if a table that was dropped had the name."""
+    row = {"cut_id": 3, "database": "db", "changes": 5, "proved": 4, "contradicted": 0, "reason": None}
+    verified = [{**row, "mirror_id": "1", "table": "a"}, {**row, "mirror_id": "2", "table": "b", "proved": 5}]
+    before = {"a": "4 of 5 change(s) proved their row", "b": "5 of 5 change(s) proved their row"}
+    renamed = MirrorEntry(TableName("db", "b"), "1", "path", 2, 7, 2, ())
+    of_all, of_b = before_images_results(
+        verified, {}, [renamed], {f"db.{name}": before[name] for name in "ab"}, CHECKED
+    )
+    assert {name: entry.value for name, entry in of_all.metadata.items()} == {
+        "verified_up_to_cut": 3,
+        "db.b": before["a"],
+    }
+    assert (of_b.asset_key, of_b.passed) == (CHECKED.mirror(renamed.name), True)

@@ -23,10 +23,11 @@ from cdc_pipeline.cli.main import cli, main
 from cdc_pipeline.cli.output import printable
 from cdc_pipeline.cli.runs import FinishedRun, as_commands, progress_lines
 from cdc_pipeline.component.component import CdcPipeline
+from cdc_pipeline.component.source_field import CaptureFilesSource
 from cdc_pipeline.errors import CdcError, DeclarationError, TerminalError, TransientError
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline_tests.support.folders import folder
-from cdc_pipeline_tests.support.lakes.stories import create, put, update
+from cdc_pipeline_tests.support.lakes.stories import change, create, put, update
 from cdc_pipeline_tests.support.messages import Topic, watermark, watermark_tso
 
 _BROKEN = '{"id": 0, "database": "db"}'
@@ -343,6 +344,38 @@ def test_jobs_of_an_operator(
     output = _invoke(*arguments, "--captures", "x", "--lake", "l", "p")
     assert started == [(job, config)]
     assert output == ("• released: 2, not released: 2\n" if job == "release_dead_letters" else "")
+
+
+def test_approving_and_releasing_without_a_project(spark: SparkSession, tmp_path: Path) -> None:  # noqa: ARG001
+    """On a lake with a held table and a dead letter. `status` and the errors say what to run."""
+    whole, partition = put("u", 5, "3", "c")
+    messages = [put("t", 2, "1", "a"), change("TRUNCATE TABLE t", 3), put("t", 4, "2", "b"), (whole[:-9], partition)]
+    _send(tmp_path, "1.jsonl", create("t", 1), create("u", 1), *messages, until=9)
+    made = _Filled(tmp_path)
+    source = CaptureFilesSource(type="capture_files", path=str(tmp_path / "captures"))
+    holding = CdcPipeline(name="orders", source=source, lake=str(tmp_path / "lake"), ddl_policy="hold")  # type: ignore[arg-type]
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert holding.build_defs().resolve_job_def("orders_ingest").execute_in_process(instance=instance).success
+
+    def rows() -> dict[str, int]:
+        found = json.loads(_invoke("status", *made.lake, "--json"))
+        return {mirror["table"]: mirror["rows"] for mirror in found["mirrors"]}
+
+    assert "Lost by it: all 1 rows of db.t. `cdc-pipeline approve --tables db.t`" in _invoke("status", *made.lake)
+    with pytest.raises(TerminalError, match=r"tables \['db.u'\] match no held table; held: db.t"):
+        _invoke("approve", *made.source, "orders", "--tables", "db.u")
+    _invoke("approve", *made.source, "orders", "--tables", "db.t")
+    assert "held: " not in _invoke("status", *made.lake)
+    assert rows() == {"db.t": 1, "db.u": 0}
+    (letter,) = json.loads(_invoke("letters", *made.lake, "--json"))
+    with pytest.raises(TerminalError, match="none of the selected dead letters was released"):
+        _invoke("release", *made.source, "orders", "--rules", "*")
+    repaired = tmp_path / "repaired.jsonl"
+    repaired.write_text(json.dumps({**letter, "payload": whole}) + "\n", encoding="utf-8")
+    output = _invoke("release", *made.source, "orders", "--replacements", str(repaired), "--note", "ticket 7")
+    assert output.endswith("• released: 1, not released: 0\n")
+    assert rows() == {"db.t": 1, "db.u": 1}
+    assert _invoke("letters", *made.lake).strip() == "no dead letters"
 
 
 def test_advice_names_commands_in_place_of_jobs() -> None:

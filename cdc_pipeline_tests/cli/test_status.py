@@ -50,6 +50,21 @@ def test_the_statement_that_holds_a_table_and_what_it_removes() -> None:
     ]
 
 
+def test_a_statement_that_a_run_applies() -> None:
+    """It is not approved twice, unless the run fails."""
+    held = HeldTable(_TABLE, Position("t", 0, 7), 1, 3)
+    statement = PendingStatement(
+        held.statement, 1, "approved by run 4e1", "TRUNCATE TABLE b", "", "all 5 rows of a.b", 3
+    )
+    cut = PublishedCut(3, None, 1, (), 3, (held,))
+    status = PipelineStatus("p", cut, None, (), {}, {"held": 1}, 0, "", {held.statement: statement})
+    assert status_lines(status)[1] == (
+        "held: a.b, 3 row changes wait: TRUNCATE TABLE b at t/0@7 is approved by run 4e1, which applies it when it ends. "
+        "Lost by it: all 5 rows of a.b. If the run failed: `cdc-pipeline approve --tables a.b` or the job p_approve_ddl"
+    )
+    assert status.to_json()["held"][0]["status"] == "approved by run 4e1"
+
+
 def test_a_cut_from_the_future_is_ahead_of_the_clock() -> None:
     (line,) = status_lines(PipelineStatus("p", PublishedCut(3, (1 << 43) << 18, 1, ()), None, (), {}, {}, 0, ""))
     assert re.search(r", \d+ days ahead of the clock$", line)

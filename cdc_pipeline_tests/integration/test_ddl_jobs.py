@@ -60,7 +60,7 @@ def test_a_statement_is_shown_and_approved(spark: SparkSession, tmp_path: Path) 
     (record,) = output.step_output_data.metadata["statements"].value.records  # type: ignore[union-attr]
     assert record.data["statement"] == "TRUNCATE TABLE t"
     assert record.data["status"] == "held"
-    assert record.data["effect"] == "TruncateTable db.t"
+    assert record.data["effect"] == "TRUNCATE TABLE db.t"
     assert (record.data["lost"], record.data["waiting_row_changes"]) == ("all 1 rows of db.t", 1)
 
     # what the command shows, without Spark

@@ -15,6 +15,8 @@ from cdc_pipeline.spark.small_frames import struct_of
 PENDING = "pending"
 APPLIED, NO_EFFECT, DUPLICATE, NOT_APPLIED, HELD = "applied", "no effect", "duplicate", "not applied yet", "held"
 NOT_INCLUDED = "not included"
+APPROVED_BY = "approved by run "
+"""How `effect` of a held statement begins once a run has begun to apply it."""
 RESULT_COLUMNS = (
     "status STRING, effect STRING, cut_id BIGINT, tables ARRAY<STRUCT<`database`: STRING, `table`: STRING, "
     "columns: ARRAY<STRUCT<name: STRING, mysql_type: STRING, nullable: BOOLEAN, `default`: STRING, generated: STRING>>, "

@@ -15,7 +15,16 @@ from cdc_pipeline.gaps import Gap, GapKind, statement_gap
 from cdc_pipeline.lake.delta import Commit, commit_session
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
-from cdc_pipeline.lake.tables.ddl_history import APPLIED, DUPLICATE, HELD, NOT_APPLIED, NOT_INCLUDED, RESULT_COLUMNS
+from cdc_pipeline.lake.restored_tables import require_not_restored
+from cdc_pipeline.lake.tables.ddl_history import (
+    APPLIED,
+    APPROVED_BY,
+    DUPLICATE,
+    HELD,
+    NOT_APPLIED,
+    NOT_INCLUDED,
+    RESULT_COLUMNS,
+)
 from cdc_pipeline.mirrors.changes.statement_copies import DeliveriesOf, statement_identities
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
@@ -134,6 +143,17 @@ def store_outcomes(lake: Lake, outcomes: dict[Position, DdlOutcome], note: dict[
         for position, outcome in outcomes.items()
     ]
     _merge_results(session, lake.paths, small_frame(session, rows, _RESULTS))
+
+
+def mark_approved(lake: Lake, statements: Iterable[Position], run_id: str) -> None:
+    """Writes into the `effect` of held statements which run applies them."""
+    # a commit would hide the RESTORE
+    require_not_restored(lake, lake.paths.table("ddl_history"))
+    commit = Commit(f"cdc:{lake.paths.pipeline}:ddl_results:{uuid.uuid4().hex}", 1, {"run_id": run_id})
+    session = commit_session(lake.spark, commit)
+    rows = [(*position, f"{APPROVED_BY}{run_id}") for position in {*statements}]
+    marks = small_frame(session, rows, "topic STRING, `partition` INT, `offset` BIGINT, effect STRING")
+    _merge_results(session, lake.paths, marks)
 
 
 def update_held_statements(lake: Lake, rebuilt: Lake, note: dict[str, Any]) -> None:

@@ -62,6 +62,8 @@ class RowCounts:
     """Number of row images of a keyless table that lose rows; 0 for a table with a key."""
     bad_rows: int = 0
     """Net changes with a value that its type cannot hold; they become dead letters."""
+    first_bad: Position | None = None
+    """The position of the first of them."""
     rejected: int = 0
     """Row changes among the bad rows. An UPDATE of the key is one change, although it has two net changes."""
     zero_dates: int = 0
@@ -172,7 +174,7 @@ class RowMerger:
             raw = self.lake.read("raw_topic_snapshot") if records is None else records
             append_once(value_dead_letters(typed, target.state, raw), self.lake.paths.table("dead_letters"), commit)
             detail = f"{result.bad_rows} row(s) with values that their types cannot hold: see dead_letters"
-            gaps.append(Gap(GapKind.BAD_VALUES, detail))
+            gaps.append(Gap(GapKind.BAD_VALUES, detail, example=str(result.first_bad)))
         context.add_gaps(gaps, context.commits(_DEAD_LETTERS))
         return result, typed.where("size(bad) = 0") if result.bad_rows else typed
 
@@ -285,10 +287,12 @@ def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
     existing = _existing(keyless=keyless)
     good = F.size("bad") == 0
     key_only = F.when(good & ~F.col("deleted"), F.col("key_only_since"))
-    unordered = F.when(F.col("order_unknown"), F.struct("_topic", "_partition", "_offset"))
+    position = F.struct(*(f"_{name}" for name in POSITION))
+    unordered = F.when(F.col("order_unknown"), position)
     counts = totals(
         rows,
         F.count(F.when(~good, 1)).alias("bad"),
+        F.min(F.when(~good, position)).alias("first_bad"),
         F.count(F.when(~good & F.col("counts"), 1)).alias("rejected"),
         F.sum(F.when(good, existing)).alias("existing"),
         (F.count_if(good & (F.col("delta") < 0)) if keyless else F.lit(0)).alias("deletes"),
@@ -303,6 +307,7 @@ def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
         existing=counts["existing"] or 0,
         deletes=counts["deletes"],
         bad_rows=counts["bad"],
+        first_bad=Position(*counts["first_bad"]) if counts["bad"] else None,
         rejected=counts["rejected"],
         zero_dates=counts["zero"] or 0,
     )

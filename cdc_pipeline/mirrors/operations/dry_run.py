@@ -9,11 +9,12 @@ from pyspark.sql import Row
 
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.lake.tables.ddl_history import HELD, PENDING
+from cdc_pipeline.lake.tables.ddl_history import APPROVED_BY, HELD, NO_EFFECT, NOT_APPLIED, PENDING
 from cdc_pipeline.mirrors.changes.progress import PublishedCut
 from cdc_pipeline.mirrors.model.ddl_events import ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.planning.included_ddl import mirrored_event
 from cdc_pipeline.mirrors.settings.selection import TableSelection
+from cdc_pipeline.mysql.model.base_changes import sql_words
 from cdc_pipeline.mysql.model.schema_changes import (
     AlterTable,
     DropColumn,
@@ -24,6 +25,9 @@ from cdc_pipeline.mysql.model.schema_changes import (
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
 
+_STATUSES = dict.fromkeys(("NoRowEffect", "NoTableEffect"), f"{NO_EFFECT}:")
+_STATUSES |= dict.fromkeys(("NotSupported", "NotSupportedClause"), f"{NOT_APPLIED}:")
+
 
 @dataclass(frozen=True)
 class PendingStatement:
@@ -32,10 +36,10 @@ class PendingStatement:
     position: Position
     commit_ts: int
     status: str
-    """`held`, or `pending` above the resolved TSO."""
+    """`held`, `approved by run …` if a run has begun to apply it, or `pending` above the resolved TSO."""
     sql: str
     effect: str
-    """What it does to mirrors, clause by clause."""
+    """What it does to mirrors, clause by clause, in the words of SQL and of `ddl_history`."""
     loss: str
     """The rows and values that mirrors lose; empty if they lose none, or if only its plan can say."""
     waiting: int
@@ -46,7 +50,12 @@ def pending_statements(lake: Lake, cut: PublishedCut, selection: TableSelection)
     """The statements that wait for an approval or for the resolved TSO, in stream order, apart from those that concern
     excluded tables only. `cut`: the newest one."""
     found = [row for status in (PENDING, HELD) for row in read_rows(lake, "ddl_history", ("status", "=", status))]
-    statuses = {(row["topic"], row["partition"], row["offset"]): row["status"] for row in found}
+    statuses = {
+        Position(row["topic"], row["partition"], row["offset"]): row["effect"]
+        if (row["effect"] or "").startswith(APPROVED_BY)
+        else row["status"]
+        for row in found
+    }
     rows = {TableName(mirror["database"], mirror["table"]): mirror["rows"] for mirror in cut.mirrors}
     return tuple(
         PendingStatement(
@@ -54,13 +63,17 @@ def pending_statements(lake: Lake, cut: PublishedCut, selection: TableSelection)
             event.commit_ts,
             statuses[event.position],
             event.sql,
-            "; ".join(change.description() for change in changes),
+            "; ".join(change.description(_words) for change in changes),
             "; ".join(lost for change in changes for lost in _losses(change, rows)),
             sum(table.rows for table in cut.held if table.statement == event.position),
         )
         for event in in_upstream_order(ddl_event(Row(**row)) for row in found if row["kind"] is not None)
         if (changes := mirrored_event(event, selection).changes)
     )
+
+
+def _words(name: str) -> str:
+    return _STATUSES.get(name) or sql_words(name)
 
 
 def _losses(change: SchemaChange, rows: Mapping[TableName, int]) -> Iterator[str]:

@@ -45,7 +45,7 @@ from cdc_pipeline.mirrors.changes.progress import (
     with_ends,
 )
 from cdc_pipeline.mirrors.changes.window import Window
-from cdc_pipeline.mirrors.cuts.cut_ddl import update_held_statements
+from cdc_pipeline.mirrors.cuts.cut_ddl import mark_approved, update_held_statements
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
 from cdc_pipeline.mirrors.cuts.cut_report import CutReport, publish, published_entries, with_held_gaps
 from cdc_pipeline.mirrors.cuts.quarantine import QuarantinePolicy
@@ -141,6 +141,7 @@ class Rebuilder:
     def approve(self, held: Iterable[HeldTable]) -> RebuildReport:
         """Rebuilds these tables with the statements that hold them. Call it as the only writer."""
         held = list(held)
+        mark_approved(self._lake, (table.statement for table in held), self.maker.run_id)
         names = [glob.escape(str(table.name)) for table in held]
         return self.rebuild(names, frozenset(table.statement for table in held))
 

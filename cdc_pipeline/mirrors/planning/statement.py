@@ -11,14 +11,11 @@ from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import DdlOutcome
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
+from cdc_pipeline.mysql.model.base_changes import sql_words
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
 
 _CLASS = re.compile(r"^(?:[A-Z][a-z]+){2,}(?=[ :])")
 """The class of a change, with which its description begins."""
-
-
-def _in_words(found: re.Match[str]) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", " ", found[0]).upper()
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Statement:
         """Records that the statement is not applied and why, and adds a gap to the table's mirror. `name` None: no single
         table."""
         self.outcome.status = NOT_APPLIED
-        self.note(f"{NOT_APPLIED}: {_CLASS.sub(_in_words, reason)}")
+        self.note(f"{NOT_APPLIED}: {_CLASS.sub(lambda found: sql_words(found[0]), reason)}")
         if name is None:
             return
         before = self.draft.flush_rows(name)

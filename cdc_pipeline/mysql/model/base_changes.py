@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
@@ -43,25 +44,33 @@ _BEFORE = {"new_name": " to ", "new_database": " to ", "source": " like ", "tabl
 """What precedes the words of a field, if not a space."""
 
 
+def sql_words(name: str) -> str:
+    """SQL's words for the name of a class: `DROP TABLE`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", name).upper()
+
+
 class _Described:
     __slots__ = ()
 
-    def description(self) -> str:
-        """One line for `ddl_history`, outcomes and gaps: the class and its fields, without default values of columns."""
-        text = type(self).__name__
+    def description(self, to_words: Callable[[str], str] = str) -> str:
+        """One line for `ddl_history`, outcomes and gaps: the class and its fields, without default values of columns.
+
+        `to_words`: name of a class → what the line calls it.
+        """
+        text = to_words(type(self).__name__)
         for field in fields(self):  # type: ignore[arg-type]  # each subclass is a dataclass
-            words = _words(field.name, getattr(self, field.name))
+            words = _words(field.name, getattr(self, field.name), to_words)
             text += f"{_BEFORE.get(field.name, ' ')}{words}" if words else ""
         return text
 
 
-def _words(name: str, value: Any) -> str:
+def _words(name: str, value: Any, to_words: Callable[[str], str]) -> str:
     if isinstance(value, bool):
         return name.replace("_", " ") if value else ""
     if isinstance(value, tuple):
-        return ", ".join(filter(None, (_words(name, item) for item in value)))
+        return ", ".join(filter(None, (_words(name, item, to_words) for item in value)))
     if isinstance(value, _Described):
-        return value.description()
+        return value.description(to_words)
     return "" if value is None or isinstance(value, (Default, Gap)) else str(value).strip()
 
 

@@ -235,8 +235,8 @@ class NotSupportedClause(KeepingClause):
     of_rows: bool = False
     """The clause changes rows only."""
 
-    def description(self) -> str:
-        return f"{type(self).__name__} {self.what}"
+    def description(self, to_words: Callable[[str], str] = str) -> str:
+        return f"{to_words(type(self).__name__)} {self.what}"
 
 
 PartitionRowsClause: TypeAlias = TruncatePartition | DropPartition | ExchangePartition
@@ -420,8 +420,8 @@ class NotSupported(BaseChange):
     everywhere: bool = False
     """Whether the statement may change any table."""
 
-    def description(self) -> str:
-        return f"{type(self).__name__} {self.reason}"
+    def description(self, to_words: Callable[[str], str] = str) -> str:
+        return f"{to_words(type(self).__name__)} {self.reason}"
 
     def names(self) -> TableNames:
         return TableNames() if self.name is None else TableNames(touched=(self.name,))
@@ -451,8 +451,8 @@ class OfSourceTable(BaseChange):
     ) -> tuple[TableName, ...]:
         return (self.name,) if self.change.tables_losing_data(lambda _: schema_of(self.name), unsure) else ()
 
-    def description(self) -> str:
-        return f"{self.name}: {self.change.description()}"
+    def description(self, to_words: Callable[[str], str] = str) -> str:
+        return f"{self.name}: {self.change.description(to_words)}"
 
 
 SourceTableChange: TypeAlias = Annotated[

@@ -127,7 +127,8 @@ def test_what_mirrors_say_of_themselves(ingested: LakePaths, spark: SparkSession
     assert any(
         gap.startswith("rows came without some columns") and gap.endswith(": loud") for gap in gap_texts(people.gaps)
     )
-    assert "1 row(s) with values that their types cannot hold: see dead_letters" in gap_texts(people.gaps)
+    bad = "1 row(s) with values that their types cannot hold: see dead_letters, the first at t/0@"
+    assert any(gap.startswith(bad) for gap in gap_texts(people.gaps))
     assert any(gap.startswith("column loud is not recomputed in older rows") for gap in gap_texts(people.gaps))
     assert [_state(spark, ingested, name).gaps for name in ("keyed", "bag", "later")] == [(), (), ()]
     assert [gap.split(",")[0] for gap in gap_texts(_state(spark, ingested, "canal").gaps)] == [

@@ -156,7 +156,7 @@ def test_a_run_reads_the_verifications_once(stream: Stream) -> None:
     with patch.object(verification, "read_verifications", wraps=read_verifications) as read:
         verifier = Verifier(stream.lake, CutSettings("UTC"), lambda line: None)
         verifier.verify_if_due("run", timedelta())
-        result = before_images_results(verifier.verified, verifier.contradicted(), {}, CHECKED)[0]
+        result = before_images_results(verifier.verified, verifier.contradicted(), (), {}, CHECKED)[0]
     assert (read.call_count, result.passed) == (1, True)
     assert verifier.verified == read_verifications(stream.lake)
     assert result.metadata["db.a"].value == "1 of 1 change(s) proved their row"
