@@ -10,6 +10,7 @@ import dagster as dg
 
 from cdc_pipeline.assets.nodes import CODE_VERSION
 from cdc_pipeline.checks.results import check_key
+from cdc_pipeline.checks.specs import BLOCKING
 
 StageResult: TypeAlias = "dg.MaterializeResult[None] | dg.AssetCheckResult"
 """What a stage reports for Dagster: an asset's step yields it, other steps convert it first."""
@@ -28,7 +29,6 @@ class AssetEvents:
     """Assets that an asset depends on."""
     new_mirror_parents: Collection[dg.AssetKey]
     """The same for assets that are not in `parents`: mirrors that the loaded definitions do not have yet."""
-    blocking: Collection[dg.AssetCheckKey] = ()
     cuts: dg.AssetKey | None = None
     """`consistent_cuts`, if it depends on new mirrors, too, as soon as they are loaded."""
     _versions: dict[dg.AssetKey, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class AssetEvents:
         """Names of the checks after which Dagster would not run downstream steps."""
         checks = (result for result in results if isinstance(result, dg.AssetCheckResult) and not result.passed)
         keys = (check_key(check) for check in checks if check.severity is dg.AssetCheckSeverity.ERROR)
-        return [key.to_user_string() for key in keys if key in self.blocking]
+        return [key.to_user_string() for key in keys if key.name in BLOCKING]
 
     def materialization(self, result: dg.MaterializeResult[None]) -> dg.AssetMaterialization:
         assert result.asset_key is not None
@@ -107,5 +107,5 @@ class AssetEvents:
             metadata=result.metadata,
             severity=result.severity,
             description=result.description,
-            blocking=key in self.blocking,
+            blocking=key.name in BLOCKING,
         )

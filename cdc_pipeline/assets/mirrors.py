@@ -60,10 +60,9 @@ def mirror_parents(pipeline: Pipeline) -> list[dg.AssetKey]:
 def events_of(instance: dg.DagsterInstance, pipeline: Pipeline, *assets: dg.AssetsDefinition) -> AssetEvents:
     """Converts results about these assets of the pipeline, and about new mirrors."""
     parents = {spec.key: [dep.asset_key for dep in spec.deps] for definition in assets for spec in definition.specs}
-    blocking = frozenset(spec.key for definition in assets for spec in definition.check_specs if spec.blocking)
     # without a catalog mirrors are no nodes
     cuts = nodes.table_key(pipeline, nodes.CUTS) if pipeline.paths.has_files else None
-    return AssetEvents(instance, parents, mirror_parents(pipeline), blocking, cuts)
+    return AssetEvents(instance, parents, mirror_parents(pipeline), cuts)
 
 
 def cut_maker(lake: Lake, pipeline: Pipeline, run_id: str, report: Callable[[str], None]) -> CutMaker:

@@ -40,12 +40,12 @@ _DESCRIPTIONS = {
 CHECKS = tuple(_DESCRIPTIONS)
 """Names of all checks."""
 _OF_MIRRORS = (NO_GAPS, KEYS_HOLD, SCHEMA_MATCHES_DDL, BEFORE_IMAGES)
-_BLOCKING = (BALANCE, CONTRACT)
+BLOCKING = (BALANCE, CONTRACT)
 """If one of them does not pass, the steps that follow are not run."""
 
 
 def check_spec(name: str, asset: dg.AssetKey) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(name, asset=asset, description=_DESCRIPTIONS[name], blocking=name in _BLOCKING)
+    return dg.AssetCheckSpec(name, asset=asset, description=_DESCRIPTIONS[name], blocking=name in BLOCKING)
 
 
 def mirror_check_specs(mirror: dg.AssetKey) -> list[dg.AssetCheckSpec]:

@@ -93,11 +93,8 @@ class FreshnessSettings(YamlModel):
 
     @property
     def limits(self) -> FreshnessLimits:
-        warn, fail = (
-            None if minutes is None else timedelta(minutes=minutes)
-            for minutes in (self.warn_minutes, self.fail_minutes)
-        )
-        return FreshnessLimits(warn, fail)
+        limits = self.warn_minutes, self.fail_minutes
+        return FreshnessLimits(*(None if minutes is None else timedelta(minutes=minutes) for minutes in limits))
 
 
 FreshnessField = Annotated[FreshnessSettings, settings_resolver(FreshnessSettings)]

@@ -168,7 +168,9 @@ class KafkaSource(YamlModel):
     """Names of the topics."""
     topic_pattern: str | None = None
     """Regular expression on complete topic names. New topics that match are ingested, too."""
-    start: Annotated[Literal["earliest", "latest"] | StartAt, settings_resolver(StartAt, from_text=str)] = "earliest"
+    start: Annotated[
+        Literal["earliest", "latest"] | StartAt, settings_resolver(StartAt, from_text=lambda value: value)
+    ] = "earliest"
     """Start position if the lake has no records yet: earliest, latest, or one of timestamp, offsets and commit_tso. New
     topics and partitions are read from their first record."""
     max_records_per_batch: int = MAX_RECORDS

@@ -49,7 +49,7 @@ def _balance(
 
 
 def _events(instance: dg.DagsterInstance) -> AssetEvents:
-    return AssetEvents(instance, {_RAW: [], _LOG: [_RAW]}, [_LOG], {dg.AssetCheckKey(_LOG, "balance")})
+    return AssetEvents(instance, {_RAW: [], _LOG: [_RAW]}, [_LOG])
 
 
 def _log(instance: dg.DagsterInstance, *results: Any, success: bool = True) -> None:
