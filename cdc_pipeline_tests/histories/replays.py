@@ -115,7 +115,7 @@ def shows_replays(timeline: Sequence[Sent]) -> bool:
             delivery += 1
             newest.clear()
         is_new = deliveries.setdefault(id(message), delivery) == delivery
-        is_apart = message.first is not None and deliveries[id(message.first)] < delivery
+        is_apart = message.first is not None and deliveries.get(id(message.first), delivery) < delivery
         if is_new and is_apart and newest.get(message.partition, 0) <= message.order:
             return False
         newest[message.partition] = max(message.order, newest.get(message.partition, 0))

@@ -34,9 +34,11 @@ def history_of_setup(
     slices: int | None = None,
     transactions: int = 15,
     prefix: str | None = None,
+    replayed: bool = True,
 ) -> History:
-    """A history of the set-up, in so many files. None: in at least two. `number` chooses the mode, if there are several."""
+    """A history of the set-up, in so many files. None: in at least two. `number` chooses the mode, if there are several.
+    `replayed`: the binlog may be played again."""
     modes, fixed = _ALL[setup]
     drawn = drawn_settings(Seeded(seed), modes[number % len(modes)], seed=seed, complete=True)
-    used = replace(drawn, slices=slices or max(2, drawn.slices), **fixed)
+    used = replace(drawn, slices=slices or max(2, drawn.slices), replayed=drawn.replayed and replayed, **fixed)
     return history_of_seed(seed, transactions=transactions, settings=used, prefix=prefix)
