@@ -240,7 +240,7 @@ def _stamped(timeline: list[Sent], choices: Choices) -> list[Sent]:
         message = sent.message
         if not group or message.group != group:
             ts = max(ts + 1, physical_ms(message.commit_ts if message.commit_ts < END_TSO else 0) + 5)
-            batch += _begins_replay(found, sent) or bool(group and message.group and choices.chance(0.6))
+            batch += _waited(found, sent, timeline) or bool(group and message.group and choices.chance(0.6))
         group = message.group
         found.append(replace(sent, ts=ts, batch=batch))
     return found
@@ -254,7 +254,7 @@ def _built_together(timeline: list[Sent], choices: Choices) -> list[Sent]:
         begins = not found or sent.message.group != found[-1].message.group
         if sent.restarted:
             batch = 0
-        if not batch or _begins_replay(found, sent) or (begins and choices.chance(0.25)):
+        if not batch or _waited(found, sent, timeline) or (begins and choices.chance(0.25)):
             batch += 1
             end = choices.integer(place, min(place + 8, len(timeline) - 1))
             built = max(built + 1, max(later.ts for later in timeline[place : end + 1]))
@@ -264,9 +264,12 @@ def _built_together(timeline: list[Sent], choices: Choices) -> list[Sent]:
     return found
 
 
-def _begins_replay(before: list[Sent], sent: Sent) -> bool:
-    """Whether what is played again begins: a batch ended before, because Canal does not wait so long for it."""
-    return sent.message.first is not None and bool(before) and before[-1].message.first is None
+def _waited(before: list[Sent], sent: Sent, timeline: list[Sent]) -> bool:
+    """Whether a batch ended before the message because nothing came for a second. If no binlog is played again, batches may
+    last longer, which looks like a restart."""
+    if not before or not any(one.message.first for one in timeline):
+        return False
+    return physical_ms(sent.message.commit_ts) - physical_ms(before[-1].message.commit_ts) >= 1000
 
 
 def _with_kept_clocks(timeline: list[Sent]) -> list[Sent]:
