@@ -30,6 +30,15 @@ class Clock:
             self._counter = 1
         return self._ms << TSO_SHIFT | self._counter
 
+    def soon(self) -> int:
+        """The next TSO, a few ms later."""
+        self._ms, self._counter = self._ms + self._choices.integer(1, 20), 1
+        return self._ms << TSO_SHIFT | self._counter
+
+    def wait(self, ms: int) -> None:
+        """Lets so much time pass, to the second."""
+        self._ms, self._counter = self._next_span(self._ms + ms - 1, 1000), 0
+
     def next_of_ddl(self) -> int:
         if not self._apart:
             return self.next()
@@ -37,5 +46,6 @@ class Clock:
         self._ms, self._counter = self._next_span(alone), 0
         return alone << TSO_SHIFT | 1
 
-    def _next_span(self, ms: int | None = None) -> int:
-        return ((self._ms if ms is None else ms) // self._apart + 1) * self._apart
+    def _next_span(self, ms: int | None = None, span: int = 0) -> int:
+        span = span or self._apart
+        return ((self._ms if ms is None else ms) // span + 1) * span

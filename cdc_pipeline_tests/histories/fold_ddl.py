@@ -137,6 +137,9 @@ class _Reader:
             elif self._accept("UNIQUE", "KEY"):
                 self._name()
                 unique = self._in_brackets()
+            elif self._accept("CONSTRAINT"):  # a foreign key is the last part
+                while self._tokens[self._at + 1 : self._at + 2] != [("word", "DEFAULT")]:
+                    self._at += 1
             else:
                 column, needed, _ = self._column()
                 table.columns.append(column)

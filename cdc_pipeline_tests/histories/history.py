@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from cdc_pipeline_tests.histories.alterations import Rules
-from cdc_pipeline_tests.histories.choices import Choices
+from cdc_pipeline_tests.histories.choices import Choices, Seeded
 from cdc_pipeline_tests.histories.clock import Clock
 from cdc_pipeline_tests.histories.ddl import CreateTable
 from cdc_pipeline_tests.histories.definitions import Definitions
@@ -24,11 +24,13 @@ from cdc_pipeline_tests.histories.encoders import (
 from cdc_pipeline_tests.histories.false_watermarks import with_false_watermarks
 from cdc_pipeline_tests.histories.message import Message
 from cdc_pipeline_tests.histories.omissions import with_omissions
+from cdc_pipeline_tests.histories.replays import play_again, with_replays
 from cdc_pipeline_tests.histories.sender import Sent, sent_by
 from cdc_pipeline_tests.histories.settings import Settings, drawn_settings
 from cdc_pipeline_tests.histories.shapes import State, Table
 from cdc_pipeline_tests.histories.spelling import respelt
 from cdc_pipeline_tests.histories.tables import KINDS, PLAIN_KINDS, keyed_kinds, table_of
+from cdc_pipeline_tests.histories.topics import files_of_topics
 from cdc_pipeline_tests.histories.upstream import END_TSO, START_TSO, TSO_SHIFT, Ddl, Upstream
 from cdc_pipeline_tests.histories.workload import Workload
 
@@ -98,13 +100,18 @@ def history_of(
     choices: Choices, settings: Settings, *, prefix: str, transactions: int, kinds: Sequence[str] | None = None
 ) -> History:
     """The history of these choices, on topic `prefix`, in databases `<prefix>_a` and `<prefix>_b`."""
-    mode = settings.mode
     upstream = Upstream()
     tables = _tables(choices, prefix, kinds or _kinds(choices, settings))
     for number, table in enumerate(tables):
         # in seconds of their own, before the first transaction; no whole seconds, which would not be TiCDC's
         upstream.execute(CreateTable(table), START_TSO + (5 + number) * _SECOND + _SECOND // 8)
     _run(upstream, choices, settings, (f"{prefix}_a", f"{prefix}_b"), transactions)
+    return history_of_upstream(upstream, choices, settings, prefix)
+
+
+def history_of_upstream(upstream: Upstream, choices: Choices, settings: Settings, prefix: str) -> History:
+    """The history of the events of `upstream`, on topic `prefix`."""
+    mode = settings.mode
     encoder = encoder_of(
         mode,
         partition_of(settings.dispatcher, settings.partitions),
@@ -121,11 +128,11 @@ def history_of(
     if not settings.numbered:
         # no message shows what such a service resends within one second with a new clock
         disturbances = replace(disturbances, kept_clocks=True, again=0)
-    messages = encoded(encoder, upstream.events)
+    messages = encoded(encoder, upstream.logged_events())
     if settings.respelt:
         messages = [respelt(message, choices) for message in messages]
     if mode == "canal":
-        messages = with_omissions(messages, choices)
+        messages = with_replays(with_omissions(messages, choices), upstream)
     timeline = with_false_watermarks(
         sent_by(encoder, mode, messages, disturbances, choices, together=settings.together),
         encoder,
@@ -145,6 +152,9 @@ def history_as_sent(
 ) -> History:
     """The history whose messages are sent in the order of `timeline`. The choices divide it into files."""
     mode = settings.mode
+    if settings.by_table:
+        files = files_of_topics(timeline, upstream, name, settings, choices)
+        return History(name, settings, upstream, tuple(messages), tuple(timeline), files)
     records = delivered(timeline, name, settings.partitions)
     complete = {}
     if settings.partitions == 1 or not has_watermarks(mode):
@@ -183,10 +193,15 @@ def _run(
     )
     workload = Workload(upstream, choices, clock, signed=signed)
     definitions = Definitions(upstream, choices, clock, databases, rules)
-    for _ in range(transactions):
+    # with decisions of their own, so that other seeds keep their histories
+    replays = Seeded((settings.seed or 0) + 2 * 10**9)
+    again = replays.integer(2, transactions) if settings.replayed and settings.numbered else 0
+    for number in range(transactions):
         if settings.ddl and choices.chance(settings.ddl):
             definitions.change()
         workload.transaction()
+        if number + 1 == again:
+            play_again(upstream, clock, replays, resent=settings.disturbances.restarts > 0)
 
 
 def _kinds(choices: Choices, settings: Settings) -> list[str]:

@@ -32,6 +32,8 @@ class Message:
     rows: tuple[Change, ...] = ()
     group: int = 0
     """Equal for the messages into which Canal splits one message. They have one batch number and time."""
+    first: Message | None = None
+    """The message of the first execution, if the binlog was played again."""
     touched: frozenset[Name] = frozenset()
     """The tables of a DDL statement."""
 

@@ -224,7 +224,8 @@ class _Sender:
             self._restarted = True
             start = self._choices.integer(0, self._furthest - 1)
             if any(message.table is not None and message.table.keyless for message in self._messages):
-                start = next(i for i, m in enumerate(self._messages) if m.order == self._messages[start].order)
+                while start and self._messages[start - 1].order == self._messages[start].order:
+                    start -= 1
         for name, queue in self._queues.items():
             self._next[name] = min(self._next[name], sum(index < start for index in queue))
 
@@ -239,7 +240,7 @@ def _stamped(timeline: list[Sent], choices: Choices) -> list[Sent]:
         message = sent.message
         if not group or message.group != group:
             ts = max(ts + 1, physical_ms(message.commit_ts if message.commit_ts < END_TSO else 0) + 5)
-            batch += bool(group and message.group and choices.chance(0.6))
+            batch += _waited(found, sent, timeline) or bool(group and message.group and choices.chance(0.6))
         group = message.group
         found.append(replace(sent, ts=ts, batch=batch))
     return found
@@ -253,7 +254,7 @@ def _built_together(timeline: list[Sent], choices: Choices) -> list[Sent]:
         begins = not found or sent.message.group != found[-1].message.group
         if sent.restarted:
             batch = 0
-        if not batch or (begins and choices.chance(0.25)):
+        if not batch or _waited(found, sent, timeline) or (begins and choices.chance(0.25)):
             batch += 1
             end = choices.integer(place, min(place + 8, len(timeline) - 1))
             built = max(built + 1, max(later.ts for later in timeline[place : end + 1]))
@@ -261,6 +262,14 @@ def _built_together(timeline: list[Sent], choices: Choices) -> list[Sent]:
             built = max(built + choices.chance(0.4), sent.ts)
         found.append(replace(sent, ts=built, batch=batch))
     return found
+
+
+def _waited(before: list[Sent], sent: Sent, timeline: list[Sent]) -> bool:
+    """Whether a batch ended before the message because nothing came for a second. If no binlog is played again, batches may
+    last longer, which looks like a restart."""
+    if not before or not any(one.message.first for one in timeline):
+        return False
+    return physical_ms(sent.message.commit_ts) - physical_ms(before[-1].message.commit_ts) >= 1000
 
 
 def _with_kept_clocks(timeline: list[Sent]) -> list[Sent]:

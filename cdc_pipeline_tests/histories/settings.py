@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from cdc_pipeline_tests.histories.choices import Choices
+from cdc_pipeline_tests.histories.choices import Choices, Seeded
 from cdc_pipeline_tests.histories.encoders import dispatchers, has_watermarks
 from cdc_pipeline_tests.histories.sender import Disturbances
 
@@ -37,6 +37,11 @@ class Settings:
     """Statements spell names in any case. The upstream of Canal has `lower_case_table_names=1`."""
     numbered: bool = True
     """Canal's messages have batch numbers."""
+
+    replayed: bool = False
+    """A stretch of the binlog is played again (Canal with batch numbers)."""
+    by_table: bool = False
+    """Each table has its own topic (TiCDC with watermarks)."""
 
     @property
     def in_step(self) -> bool:
@@ -111,6 +116,8 @@ def drawn_settings(
         together=together,
         apart=together and settings.dispatcher in ("table", "key") and choices.chance(0.3),
     )
+    if mode == "canal" and seed is not None and ambiguous and not settings.plain_ddl and not settings.apart:
+        settings = replace(settings, replayed=Seeded(seed + 10**9).chance(0.5))
     settings = replace(settings, recased=ambiguous and mode != "dataworks" and choices.chance(0.2))
     again = choices.integer(0, 1) if together and mode == "canal" and not settings.disturbances.kept_clocks else 0
     return replace(settings, disturbances=replace(settings.disturbances, again=again))

@@ -22,6 +22,8 @@ SETUPS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     "canal_without_numbers": (("canal",), {"numbered": False}),
     "dataworks": (("dataworks",), {}),
 }
+TOPIC_PER_TABLE = "ticdc_topic_per_table"
+_ALL = {**SETUPS, TOPIC_PER_TABLE: (TSO_MODES, {"by_table": True})}
 
 
 def history_of_setup(
@@ -32,9 +34,11 @@ def history_of_setup(
     slices: int | None = None,
     transactions: int = 15,
     prefix: str | None = None,
+    replayed: bool = True,
 ) -> History:
-    """A history of the set-up, in so many files. None: in at least two. `number` chooses the mode, if there are several."""
-    modes, fixed = SETUPS[setup]
+    """A history of the set-up, in so many files. None: in at least two. `number` chooses the mode, if there are several.
+    `replayed`: the binlog may be played again."""
+    modes, fixed = _ALL[setup]
     drawn = drawn_settings(Seeded(seed), modes[number % len(modes)], seed=seed, complete=True)
-    used = replace(drawn, slices=slices or max(2, drawn.slices), **fixed)
+    used = replace(drawn, slices=slices or max(2, drawn.slices), replayed=drawn.replayed and replayed, **fixed)
     return history_of_seed(seed, transactions=transactions, settings=used, prefix=prefix)

@@ -96,6 +96,8 @@ class Table:
     not_null: frozenset[str] = frozenset()
     """NOT NULL columns that are not in the key."""
     partitioning: Partitioning | None = None
+    constraints: tuple[str, ...] = ()
+    """Foreign keys, as in CREATE TABLE."""
 
     @property
     def full_name(self) -> Name:
@@ -147,6 +149,7 @@ class Table:
             parts.append(f"PRIMARY KEY ({_quoted(self.primary_key)})")
         if self.unique_not_null:
             parts.append(f"UNIQUE KEY `uk_{self.name}` ({_quoted(self.unique_not_null)})")
+        parts += self.constraints
         words = " COMMENT = 'dir C:\\'" if any("\\" in words for _, words in self.columns) else ""
         words += "" if self.partitioning is None else f" {self.partitioning.words}"
         sql = f"CREATE TABLE `{self.name}` ({', '.join(parts)}) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin{words}"

@@ -20,6 +20,7 @@ from cdc_pipeline_tests.histories.encoders import MODES, has_watermarks
 from cdc_pipeline_tests.histories.fold import folded
 from cdc_pipeline_tests.histories.history import History
 from cdc_pipeline_tests.histories.resends import is_distinguishable
+from cdc_pipeline_tests.histories.setups import history_of_setup
 from cdc_pipeline_tests.histories.shapes import Content, Name, Row, Table
 from cdc_pipeline_tests.histories.strategies import combinations, histories, history_of_seed
 from cdc_pipeline_tests.histories.tables import KINDS, table_of
@@ -233,6 +234,23 @@ def test_early_encoders_and_watermarks_from_the_future_occur() -> None:
         "from the future",
         *(f"early {of}" for of in expected),
     }
+
+
+def test_binlogs_are_played_again() -> None:
+    """With equal messages, also statements, whose `es` steps back, after DROP, TRUNCATE or DELETE; and resent, too."""
+    found: Counter[str] = Counter()
+    for seed in _SEEDS:
+        history = history_of_setup("canal_one_partition", seed, 0)
+        for message in history.messages:
+            if message.first is not None:
+                assert message.payload(0, 1) == message.first.payload(0, 1)
+                found[message.kind] += 1
+        begins = min(history.upstream.replays, default=0)
+        last = max((event.commit_ts for event in history.upstream.replays.values()), default=0)
+        found.update(message.op for message in history.messages if last < message.commit_ts < begins)
+        sent = Counter(id(sent.message) for sent in history.timeline if sent.message.first is not None)
+        found["resent"] += sum(sent.values()) > len(sent)
+    assert min(found[name] for name in ("row", "ddl", "ERASE", "TRUNCATE", "DELETE", "resent")) > 3, found
 
 
 @pytest.mark.parametrize("view", ["statements", "net"])

@@ -51,6 +51,8 @@ def _ingested(
             slices=slices,
             transactions=transactions,
             prefix=f"{_PREFIXES[number % 2]}{seed + number}",
+            # the model does not say yet what an export and a binlog that is played again after it make together
+            replayed=False,
         )
         for number in range(count)
     ]

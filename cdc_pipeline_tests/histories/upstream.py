@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
 from cdc_pipeline_tests.histories.ddl import Statement
@@ -31,6 +31,8 @@ class Change:
     commit_ts: int
     row_id: int = 0
     statement: int = 0
+    hidden: bool = False
+    """A foreign key has made it, and the binlog lacks it."""
 
     @property
     def row(self) -> Row:
@@ -96,12 +98,12 @@ class OpenTransaction:
             self._record(table, INSERT, numbers[-1], None, row)
         return numbers
 
-    def update(self, table: Table, row_id: int, new: Row) -> None:
+    def update(self, table: Table, row_id: int, new: Row, *, hidden: bool = False) -> None:
         """One UPDATE of a row. An update without effect appears in no stream."""
         self._begin(table)
         old = self.rows(table)[row_id]
         if old != new:
-            self._record(table, UPDATE, row_id, old, new)
+            self._record(table, UPDATE, row_id, old, new, hidden)
 
     def update_all(self, table: Table, rows: Mapping[int, Row]) -> None:
         """One UPDATE of several rows that keep their keys."""
@@ -111,11 +113,11 @@ class OpenTransaction:
             if old != new:
                 self._record(table, UPDATE, row_id, old, new)
 
-    def delete(self, table: Table, row_ids: Iterable[int]) -> None:
+    def delete(self, table: Table, row_ids: Iterable[int], *, hidden: bool = False) -> None:
         """One DELETE of several rows."""
         self._begin(table)
         for row_id in row_ids:
-            self._record(table, DELETE, row_id, self.rows(table)[row_id], None)
+            self._record(table, DELETE, row_id, self.rows(table)[row_id], None, hidden)
 
     def commit(self) -> Transaction:
         net = [change for table, rows in self._before.items() for change in self._net(table, rows)]
@@ -127,7 +129,9 @@ class OpenTransaction:
         self._statement += 1
         self._before.setdefault(table, dict(self.rows(table)))
 
-    def _record(self, table: Table, op: str, row_id: int, before: Row | None, after: Row | None) -> None:
+    def _record(
+        self, table: Table, op: str, row_id: int, before: Row | None, after: Row | None, hidden: bool = False
+    ) -> None:
         rows = self.rows(table)
         if after is None:
             del rows[row_id]
@@ -137,7 +141,7 @@ class OpenTransaction:
             )
             assert not clash, f"{table.full_name} has {table.key_of(after)} already"
             rows[row_id] = after
-        self._changes.append(Change(table, op, before, after, self._commit_ts, row_id, self._statement))
+        self._changes.append(Change(table, op, before, after, self._commit_ts, row_id, self._statement, hidden))
 
     def _net(self, table: Table, rows_before: dict[int, Row]) -> Iterable[Change]:
         by_key = table.clustered and bool(table.primary_key)
@@ -160,6 +164,8 @@ class Upstream:
 
     events: list[Event] = field(default_factory=list)
     rows: dict[Table, dict[int, Row]] = field(default_factory=dict)
+    replays: dict[int, Event] = field(default_factory=dict)
+    """What was played again: commit TSO → the event, which is in `events` only once."""
     _states: list[tuple[int, dict[Table, Content]]] = field(default_factory=list)
     _row_ids: int = 0
 
@@ -174,20 +180,49 @@ class Upstream:
         assert len(names) == len(set(names)), statement
         self.add(Ddl(statement, commit_ts), statement.tables)
 
+    def run(self, event: Event) -> None:
+        """Does to `rows` what the event did."""
+        if isinstance(event, Ddl):
+            event.statement.run(self.rows)
+            return
+        for change in event.statements:
+            if change.after is None:
+                del self.rows[change.table][change.row_id]
+            else:
+                self.rows[change.table][change.row_id] = change.after
+
+    def play_again(self, event: Event, commit_ts: int) -> None:
+        """Executes the event once more. The binlog keeps the time of its first execution."""
+        self.run(event)
+        self.replays[commit_ts] = event
+        self._add_state(commit_ts, self.rows)
+
     def begin(self, commit_ts: int) -> OpenTransaction:
         return OpenTransaction(self, commit_ts)
+
+    def logged_events(self) -> list[Event]:
+        """The events without hidden changes."""
+        return [
+            event
+            if isinstance(event, Ddl)
+            else replace(event, statements=tuple(change for change in event.statements if not change.hidden))
+            for event in self.events
+        ]
 
     def add(self, event: Event, touched: Iterable[Table]) -> None:
         """Appends the event, and the state with the new rows of the touched tables."""
         assert not self.events or event.commit_ts > self.events[-1].commit_ts
         self.events.append(event)
+        self._add_state(event.commit_ts, touched)
+
+    def _add_state(self, commit_ts: int, touched: Iterable[Table]) -> None:
         known = self._states[-1][1] if self._states else {}
         changed = set(touched)
         state = {
             table: known[table] if table in known and table not in changed else table.content(rows.values())
             for table, rows in self.rows.items()
         }
-        self._states.append((event.commit_ts, state))
+        self._states.append((commit_ts, state))
 
     def next_row_id(self) -> int:
         self._row_ids += 1

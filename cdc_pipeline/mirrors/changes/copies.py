@@ -7,7 +7,7 @@ Of equal changes as many are real as the fullest delivery has (`deliveries`): th
 n-th in an earlier one. A row below a watermark that came before it is a delivery by itself, and so is each change of
 DataWorks, whose sequence number identifies it. If the first delivery of Canal went on to a later `es`, it had all of them:
 what a later one has more is from a batch that Canal sent twice (canal-facts 50). What Canal reads from a binlog that was
-played again counts to the first delivery.
+played again counts to the first delivery, after the equal changes of its own.
 
 Where the messages do not show whether equal rows are copies, the table gets a gap: rows without a key on both sides of a
 pause, or of Canal with an older `es` than the rows between them, and rows of a batch and the next one, which may be a
@@ -144,13 +144,18 @@ def _numbered(rows: DataFrame) -> DataFrame:
     before = one_change.orderBy(*in_order).rowsBetween(Over.unboundedPreceding, -1)
     is_replayed = F.col("ahead") > F.coalesce(F.max("ahead").over(before), F.lit(0))
     is_replayed &= (F.shiftright("ahead", unified.TSO_SHIFT) > F.col("time")) & ~F.col("is_retry")
+    so_far = Over.partitionBy(*one_delivery, "pauses").orderBy("offset", "row")
+    number = F.row_number().over(so_far)
+    rows = rows.withColumns({"is_replayed": is_replayed, "own": number})
+    is_replayed = F.max("is_replayed").over(so_far) & ~F.col("is_retry")  # with the equal changes that follow
+    rows = rows.withColumn("is_replayed", is_replayed)
     placed = {
-        name: F.when(is_replayed, F.col(f"first.{name}")).otherwise(F.col(name)) for name in ("delivery", "pauses")
+        name: F.when(F.col("is_replayed"), F.col(f"first.{name}")).otherwise(F.col(name))
+        for name in ("delivery", "pauses")
     }
     rows = rows.withColumns(placed)
     is_alone = F.col("is_late") | has_trait(Trait.NUMBERS_CHANGES)
-    number = F.row_number().over(Over.partitionBy(*one_delivery, "pauses").orderBy("offset", "row"))
-    rows = rows.withColumn("ordinal", F.when(is_alone, 1).otherwise(number))
+    rows = rows.withColumn("ordinal", F.when(is_alone, 1).otherwise(F.greatest(number, "own")))
     one_ordinal = Over.partitionBy(*_CHANGE, "ordinal").orderBy(*in_order)
     rows = rows.withColumn("nth", F.row_number().over(one_ordinal))
     is_later = has_trait(Trait.IN_LOG_ORDER) & (F.col("delivery") != F.col("first.delivery"))

@@ -51,7 +51,7 @@ def ended_topics(
     behind = {topic: mark for topic, mark in by_topic.items() if newest - mark >= _BEHIND}
     if not behind:
         return {}
-    since = min((mark for mark in behind.values() if mark), default=newest) - _LAST_STEP
+    since = min(behind.values()) - _LAST_STEP  # 0 without a watermark: such a topic may have ended at any time
     last_batch = newest_batch["batch_id"]
     statements = read_rows(lake, "ddl_history", ("commit_ts", ">", since), ("batch_id", "<=", last_batch))
     recent = [(ddl_event(Row(**row)), row["batch_id"]) for row in statements if row["exact_ts"]]

@@ -48,6 +48,7 @@ ENDED = {
     "with its database": Case((("default", "DROP DATABASE shop", 10, 1),)),
     "the classic architecture sends none": Case(watermarks={0: 8, 1: 8, 2: 9}),
     "without a watermark": Case(watermarks={0: None}),
+    "without a watermark, in a batch of an hour": Case(watermarks={0: None}, newest=3600),
     "without a change": Case(changes=()),
     "names in another case": Case((("shop_a", "DROP TABLE Shop.A", 10, 1),)),
     "created again and dropped again": Case(

@@ -628,6 +628,35 @@ BY_TIME = {
         duplicates=3,
         doubt=True,
     ),
+    # seed 4087 of canal_hashed: the second INSERT is new, in the same second, and is played again
+    "canal_restarts_between_equal_rows_of_a_binlog_that_is_played_again": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 7)],
+            [_canal("INSERT", "x", 2, "1", 1, ms=9000), _canal("DELETE", "x", 2, "1", 2, ms=9001)]
+            + [_canal("INSERT", "x", 2, "1", 3, ms=9002), _canal("DELETE", "x", 30, "1", 4)]
+            + [_canal("INSERT", "x", 2, "1", 6, ms=60000)],
+            [_canal("INSERT", "x", 80, "2", 7)],
+        ],
+        [[(1, "a")], [(1, "a")], [(1, "a"), (2, "a")]],
+        duplicates=1,
+        create=_KEYED,
+        doubt=True,
+    ),
+    "canal_restarts_before_equal_rows_of_a_binlog_are_played_again": Case(
+        [
+            [
+                _canal("INSERT", "x", 2, "1", 7),
+                _canal("DELETE", "x", 2, "1", 8, ms=1),
+                _canal("INSERT", "x", 2, "1", 9, ms=2),
+            ],
+            [_canal("DELETE", "x", 9, "1", 1, ms=5000), _canal("INSERT", "x", 2, "1", 2, ms=20000)]
+            + [_canal("DELETE", "x", 2, "1", 3, ms=20001), _canal("INSERT", "x", 2, "1", 4, ms=20002)],
+            [_canal("INSERT", "x", 40, "2", 5)],
+        ],
+        [[(1, "a")], [(1, "a")], [(1, "a"), (2, "a")]],
+        create=_KEYED,
+        doubt=True,
+    ),
     "canal_restarts_before_statements_are_played_again": Case(
         [
             [_canal_ddl("DROP TABLE x", 3, 6), _canal_ddl(_KEYLESS.format("x"), 4, 7)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
@@ -168,12 +169,12 @@ _Change = tuple[str, int, str | None, str | None]
 """Operation, key, value before and after."""
 
 
-def _random_changes(chance: random.Random, count: int) -> list[_Change]:
-    """Changes of few rows, all values different."""
+def _random_changes(chance: random.Random, count: int, first_key: int) -> list[_Change]:
+    """Changes of four rows, all values different."""
     rows: dict[int, str] = {}
     changes: list[_Change] = []
     for number in range(count):
-        key, new = chance.randrange(4), f"v{number}"
+        key, new = first_key + chance.randrange(4), f"v{number}"
         if key not in rows:
             changes.append(("INSERT", key, None, new))
         elif chance.random() < 0.7:
@@ -224,19 +225,39 @@ def _sent(table: str, changes: list[_Change], first: int) -> list[tuple[str, int
     return found
 
 
-@pytest.mark.parametrize("tables", [12, pytest.param(200, marks=pytest.mark.long)])
-def test_planted_faults_are_named(stream: Stream, tables: int) -> None:
-    """A fault in each table, and none in as many others. Half of the changes are verified against mirrors."""
-    chance = random.Random(tables)
+def _contradictions(changes: list[_Change]) -> int:
+    """How many changes find another row than they replace."""
+    rows: dict[int, str | None] = {}
+    found = 0
+    for _, key, before, after in changes:
+        found += rows.get(key) != before
+        rows[key] = after
+    return found
+
+
+@pytest.mark.parametrize(("tables", "faults"), [(12, 1), pytest.param(20, 10, marks=pytest.mark.long)])
+def test_planted_faults_are_named(stream: Stream, tables: int, faults: int) -> None:
+    """Each table has so many faults, in rows of their own, and as many other tables have none. All are counted.
+
+    Half of the changes are verified against mirrors.
+    """
+    chance, expected = random.Random(tables), Counter[str]()
     halves: tuple[list[tuple[str, int]], list[tuple[str, int]]] = ([], [])
     for number in range(tables):
-        changes = _random_changes(chance, 16)
-        for name, sent in ((f"wrong_{number}", _with_fault(chance, changes)), (f"right_{number}", changes)):
-            messages = _sent(name, sent, 2)
-            halves[0].extend([create(name, 1), *messages[:8]])
-            halves[1].extend(messages[8:])
+        halves[0].extend(create(f"{name}_{number}", 1) for name in ("wrong", "right"))
+        for first_key in range(0, 4 * faults, 4):
+            changes = _random_changes(chance, 16, first_key)
+            faulty = _with_fault(chance, changes)
+            assert _contradictions(changes) < _contradictions(faulty)
+            expected[f"wrong_{number}"] += _contradictions(faulty)
+            for name, sent in ((f"wrong_{number}", faulty), (f"right_{number}", changes)):
+                messages = _sent(name, sent, 2)
+                halves[0].extend(messages[:8])
+                halves[1].extend(messages[8:])
+    found = Counter[str]()
     for half, end in zip(halves, (10, 30), strict=True):
         stream.write_slice(end, *half)
         stream.run()
-        _verify(stream)
-    assert set(_gaps(stream)) == {f"wrong_{number}" for number in range(tables)}
+        found.update({table: contradicted for table, (*_, contradicted) in _verify(stream).items()})
+    assert +found == expected
+    assert set(_gaps(stream)) == set(expected)
