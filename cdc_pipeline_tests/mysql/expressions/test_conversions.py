@@ -97,7 +97,18 @@ _BYTES = ("binary(9)", "varbinary(99)", "blob")
 _LABELS = ("enum('a','b')", "set('a','b')")
 _OF_INTEGERS = (*_INTEGERS, "bit(8)", "year", "decimal(10,2)", "decimal(65,30)", "float", "double", *_TEXTS, *_BYTES)
 _OF_TEXTS = (
-    *(*_INTEGERS, "decimal(10,2)", "float", "double", "date", "datetime", "datetime(6)", "timestamp(3)", "time", "time(6)"),
+    *(
+        *_INTEGERS,
+        "decimal(10,2)",
+        "float",
+        "double",
+        "date",
+        "datetime",
+        "datetime(6)",
+        "timestamp(3)",
+        "time",
+        "time(6)",
+    ),
     *(*_TEXTS, *_BYTES, *_LABELS, "json"),
 )
 _COMPUTED: dict[str, tuple[str, ...]] = {
