@@ -381,7 +381,7 @@ def test_errors_that_contain_secrets(
     }
     for name, (error, cause) in errors.items():
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(raw_topics, "append_once", _raised(error, cause))
+            patch.setattr(raw_topics, "append_batch", _raised(error, cause))
             result = None
             try:
                 result = bench.run(component, name, raw_only=True)
@@ -396,7 +396,7 @@ def test_errors_that_contain_secrets(
     assert "***" in bench.traces.texts["run unexpected"]
     # Java's own error and its message
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(raw_topics, "append_once", lambda *_: java.java.lang.Integer.parseInt(text))
+        patch.setattr(raw_topics, "append_batch", lambda *_: java.java.lang.Integer.parseInt(text))
         result = bench.run(component, "of Java", raw_only=True)
         assert "NumberFormatException" in _failure_text(result)
     _searched(bench, capfd, caplog)

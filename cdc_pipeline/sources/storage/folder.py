@@ -187,7 +187,8 @@ class ArrowFolder:
         path = "/".join(filter(None, (self._root, METADATA)))
         with named_errors(self.root):
             info = self._files.get_file_info(path)
-            if not info.is_file:
+            # in a store, the name may be that of a database
+            if not info.is_file and not (self._is_local and info.type == fs.FileType.Directory):
                 return None
             with self._files.open_input_file(path) as stream:
                 return stream.readall(), modified_ms(info)

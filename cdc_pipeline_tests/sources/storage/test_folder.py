@@ -71,6 +71,10 @@ def test_a_local_folder(tmp_path: Path) -> None:
     folder = ArrowFolder(str(sink))
     modified_ms = (table / "CDC000001.json").stat().st_mtime_ns // 1_000_000
     assert (list(folder.files()), folder.metadata()) == ([("db/ü/CDC000001.json", 3, modified_ms)], None)
+    (sink / "metadata").mkdir()
+    with pytest.raises(TransientError, match="cannot be read"):
+        folder.metadata()
+    (sink / "metadata").rmdir()
     (sink / "metadata").write_bytes(b"{")
     found = folder.metadata()
     assert found is not None

@@ -19,6 +19,7 @@ from cdc_pipeline.errors import SourceError, TransientError
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import read_progress
+from cdc_pipeline.sources import raw_batches
 from cdc_pipeline.sources.raw_batches import newest_note
 from cdc_pipeline.sources.records import RECORD
 from cdc_pipeline.sources.source import Intake, NewRecords, NoNewRecords, RunContext
@@ -224,7 +225,7 @@ def test_batches_are_bounded_and_a_killed_run_goes_on(taker: _Taker, sink: Stora
     sink.put("metadata", checkpoint(_V))
     size = (sink.root / names[1]).stat().st_size
     taker.source = TicdcStorage(str(sink.root), max_bytes_per_batch=2 * size)
-    append_once, calls = storage.append_once, []
+    append_once, calls = raw_batches.append_once, []
 
     def killed(*args: Any, **options: str) -> None:
         calls.append(args[2].version)
@@ -232,7 +233,7 @@ def test_batches_are_bounded_and_a_killed_run_goes_on(taker: _Taker, sink: Stora
             raise KeyboardInterrupt
         append_once(*args, **options)
 
-    with patch.object(storage, "append_once", killed), pytest.raises(KeyboardInterrupt):
+    with patch.object(raw_batches, "append_once", killed), pytest.raises(KeyboardInterrupt):
         taker.ingest()
     assert len(taker.values()) == 8
     # an incomplete run does not store the listing
