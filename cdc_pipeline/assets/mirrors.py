@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it decorates.
 from collections.abc import Callable, Collection, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -198,11 +198,8 @@ def cut_results(
     catalog = nodes.update_catalog(lake, mirrors, reread=bool(report.selection_changes))
     checks = _lake_check_results(instance, lake, pipeline, report, assets, recent, asked)
     by_name = {entry.name: entry for entry in report.mirrors}
-    confirmed: list[TableName] = []
-    if limits.fail and report.published:
-        for before in read_rows(lake, nodes.CUTS, ("cut_id", "=", report.cut_id - 1), columns=["published_at"]):
-            confirmed = mirrors_to_confirm(report, limits, before["published_at"])
-    touched = {**dict.fromkeys(confirmed, TableCounts()), **report.changed}
+    since = _time_of_cut(lake, report.cut_id - 1) if limits.fail and report.published else None
+    touched = {**dict.fromkeys(mirrors_to_confirm(report, limits, since), TableCounts()), **report.changed}
     results: list[StageResult] = [
         dg.MaterializeResult(
             asset_key=assets.mirror(name),
@@ -234,6 +231,11 @@ def cut_results(
     checks += [cut_checks.no_gaps_result(report, cuts), cut_checks.attempt_result(cuts), *fresh]
     # the sums last: from them the next run knows what mirrors show
     return [*results, *sorted(checks, key=lambda result: result.asset_key == cuts)]
+
+
+def _time_of_cut(lake: Lake, cut_id: int) -> datetime | None:
+    rows = read_rows(lake, nodes.CUTS, ("cut_id", "=", cut_id), columns=["published_at"])
+    return rows[0]["published_at"] if rows else None
 
 
 def _lake_check_results(
