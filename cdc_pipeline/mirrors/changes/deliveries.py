@@ -92,7 +92,7 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     records = records.withColumn("is_resent", F.coalesce(F.col("at") <= resent_to, F.lit(False)))
     number = F.when(canal & is_numbered & ~F.col("is_resent"), F.struct("message_id", "ts"))
     es_steps_back = canal & ~is_numbered & ~F.col("is_resent") & (F.col("commit_ts") < previous["commit_ts"])
-    follows_resent = F.lag("is_resent").over(by_offset)
+    follows_resent = F.coalesce(F.lag("is_resent").over(by_offset), F.lit(False))
     records = records.withColumns(
         {
             "number": number,
@@ -102,9 +102,10 @@ def with_deliveries(records: DataFrame) -> DataFrame:
         }
     )
     number, last = F.col("number"), F.last("number", ignorenulls=True).over(before_by_clock)
-    again = (number["message_id"] == last["message_id"]) & (number["ts"] - last["ts"] >= RESTART_MS)
     # after a stretch with its former clock Canal goes on with new numbers
-    restarts = (number["message_id"] < last["message_id"]) & ~F.coalesce("follows_resent", F.lit(False))
+    is_evidence = ~F.col("follows_resent")
+    again = is_evidence & (number["message_id"] == last["message_id"]) & (number["ts"] - last["ts"] >= RESTART_MS)
+    restarts = is_evidence & (number["message_id"] < last["message_id"])
     records = records.withColumns({"restarts": restarts, "again": again})
     steps = F.when(F.col("is_resent"), _count("steps_back").over(by_offset)).otherwise(0)
     has_tso = F.col("exact_ts").cast("bigint")

@@ -657,6 +657,24 @@ BY_TIME = {
         create=_KEYED,
         doubt=True,
     ),
+    # seed 5203 of canal_hashed: the first new message has the number of the last one before the restart, by chance
+    "canal_resends_with_its_former_clock_beside_a_binlog_that_is_played_again": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 5, partition=1), _canal("DELETE", "x", 6, "1", 6, partition=1)]
+            + [_canal("INSERT", "x", 8, "4", 7), _canal("INSERT", "x", 10, "2", 8)],
+            [_canal("INSERT", "x", 8, "4", 1), _canal("INSERT", "x", 10, "2", 2), _canal("INSERT", "x", 12, "3", 8)]
+            + [_canal("INSERT", "x", 2, "1", 9, ms=20000, partition=1)],
+            [_canal("INSERT", "x", 40, "5", 10), _canal("INSERT", "x", 40, "6", 10, partition=1)],
+        ],
+        [
+            [(2, "a"), (4, "a")],
+            [(1, "a"), (2, "a"), (3, "a"), (4, "a")],
+            [(1, "a"), (2, "a"), (3, "a"), (4, "a"), (5, "a"), (6, "a")],
+        ],
+        late=2,
+        create=_KEYED,
+        doubt=True,
+    ),
     "canal_restarts_before_statements_are_played_again": Case(
         [
             [_canal_ddl("DROP TABLE x", 3, 6), _canal_ddl(_KEYLESS.format("x"), 4, 7)]
