@@ -61,10 +61,9 @@ def test_versions(tmp_path: Path, resolution: str) -> None:
 @pytest.mark.jvm
 def test_a_lake_of_the_oldest_versions_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     captures, lake = tmp_path / "captures", tmp_path / "lake"
-    captures.mkdir()
-    shutil.copy(_SHOP / "part-0001.jsonl.gz", captures)
+    _add_capture(captures, "part-0001")
     _run_shop(_environment(tmp_path, _OLDEST), captures, lake)
-    shutil.copy(_SHOP / "part-0002.jsonl.gz", captures)
+    _add_capture(captures, "part-0002")
     assert run_ingest(captures, lake).success
     paths = _require_the_source(spark, lake)
     report = Rebuilder(CutMaker(Lake(spark, paths), "rebuild", "UTC", 2, lambda line: None)).rebuild()
@@ -75,12 +74,16 @@ def test_a_lake_of_the_oldest_versions_goes_on(spark: SparkSession, tmp_path: Pa
 @pytest.mark.jvm
 def test_the_newest_versions_go_on_with_a_lake(spark: SparkSession, tmp_path: Path) -> None:
     captures, lake = tmp_path / "captures", tmp_path / "lake"
-    captures.mkdir()
-    shutil.copy(_SHOP / "part-0001.jsonl.gz", captures)
+    _add_capture(captures, "part-0001")
     assert run_ingest(captures, lake).success
-    shutil.copy(_SHOP / "part-0002.jsonl.gz", captures)
+    _add_capture(captures, "part-0002")
     _run_shop(_environment(tmp_path, _NEWEST), captures, lake)
     _require_the_source(spark, lake)
+
+
+def _add_capture(captures: Path, part: str) -> None:
+    captures.mkdir(exist_ok=True)
+    shutil.copy(_SHOP / f"{part}.jsonl.gz", captures)
 
 
 def _run_shop(python: str, captures: Path, lake: Path) -> None:

@@ -203,7 +203,7 @@ class _Project:
 
 
 def _write_planted_gap(folder: Path) -> None:
-    """A capture of two tables, of which one has a statement that nobody can apply."""
+    """A capture of two tables. One has a statement that cannot be applied."""
     topic = Topic("eu")
     for table in ("orders", "customers"):
         create = ddl(KEYED.format(table), 1, table=table, database="shop", kind="CREATE")

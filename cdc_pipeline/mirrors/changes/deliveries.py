@@ -111,7 +111,12 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     has_tso = F.col("exact_ts").cast("bigint")
     delivery = (has_tso, steps, _count("restarts").over(by_clock), _count("es_steps_back").over(by_offset))
     sums = {f"{name}s": _count(name).over(by_offset) + _count("again").over(by_clock) for name in ("pause", "wait")}
-    records = records.withColumns({"delivery": F.array(*delivery), **sums})
+    records = _with_extents(records.withColumns({"delivery": F.array(*delivery), **sums}), canal, is_numbered)
+    return records.select(*names, "delivery", *sums, "is_behind", "ahead", "reach")
+
+
+def _with_extents(records: DataFrame, canal: Column, is_numbered: Column) -> DataFrame:
+    """Adds `is_behind`, `ahead` and `reach` to records with `delivery` and `pauses`."""
     one_delivery = Over.partitionBy(*PARTITION, "delivery")
     before = one_delivery.orderBy("offset", "row").rowsBetween(Over.unboundedPreceding, -1)
     is_behind = F.coalesce(canal & (F.col("commit_ts") < F.max("commit_ts").over(before)), F.lit(False))
@@ -119,8 +124,7 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     since_pause = Over.partitionBy(*PARTITION, "delivery", "pauses").orderBy("offset", "row")
     ahead = F.max("commit_ts").over(since_pause.rowsBetween(Over.unboundedPreceding, -1))
     ahead = F.when(canal & is_numbered, ahead)
-    found = {"is_behind": is_behind, "ahead": ahead, "reach": reach}
-    return records.select(*names, "delivery", *sums, *(column.alias(name) for name, column in found.items()))
+    return records.withColumns({"is_behind": is_behind, "ahead": ahead, "reach": reach})
 
 
 def _count(flag: str) -> Column:

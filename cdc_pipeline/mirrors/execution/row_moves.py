@@ -50,7 +50,7 @@ def delete_rows(context: StepContext, step: DeleteRows) -> Merged:
 
 
 def _doubt(rows: SparkCondition) -> dict[str, Column]:
-    """The rows of which it is uncertain whether they meet the condition, for `found_in`."""
+    """For `found_in`: the condition of the rows that may or may not be in the partitions."""
     return {} if rows.doubtful is None else {"doubtful": F.expr(rows.doubtful)}
 
 

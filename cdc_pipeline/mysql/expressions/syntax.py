@@ -18,6 +18,7 @@ from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 from sqlglot.parsers.mysql import MySQLParser
 
+from cdc_pipeline.mysql.ddl.column_types import accept_introducer
 from cdc_pipeline.mysql.ddl.tokens import Cursor, DdlSyntaxError, Kind, Token
 from cdc_pipeline.mysql.expressions import values as v
 from cdc_pipeline.mysql.expressions.values import ExpressionError, Value
@@ -97,7 +98,8 @@ class Syntax:
         return " ".join(parts)
 
     def _next_part(self, cursor: Cursor) -> str:
-        introducer = _introducer(cursor)
+        charset = accept_introducer(cursor)
+        introducer = None if charset is None else f"_{charset.upper()}"
         token = cursor.peek()
         assert token is not None  # a literal follows every introducer
         if token.kind is Kind.STRING:
@@ -114,17 +116,6 @@ class Syntax:
     def _placeholder(self, value: Value) -> str:
         self._literals.append(value)
         return f"'literal{len(self._literals) - 1}'"
-
-
-def _introducer(cursor: Cursor) -> str | None:
-    """Skips the introducer of a literal (`_utf8mb4'…'`) and returns it in upper case; None if there is none."""
-    token, after = cursor.peek(), cursor.peek(1)
-    if token is None or after is None or token.kind is not Kind.WORD or not token.text.startswith("_"):
-        return None
-    if after.kind not in (Kind.STRING, Kind.BITS, Kind.HEX):
-        return None
-    cursor.skip()
-    return token.text.upper()
 
 
 def _string_literal(text: str, introducer: str | None) -> Value:
