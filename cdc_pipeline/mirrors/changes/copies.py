@@ -7,11 +7,15 @@ Of equal changes as many are real as the fullest delivery has (`deliveries`): th
 n-th in an earlier one. A row below a watermark that came before it is a delivery by itself, and so is each change of
 DataWorks, whose sequence number identifies it. If the first delivery of Canal went on to a later `es`, it had all of them:
 what a later one has more is from a batch that Canal sent twice (canal-facts 50). What Canal reads from a binlog that was
-played again counts to the first delivery, after the equal changes of its own.
+played again counts to the first delivery, after the equal changes of its own. What Canal resends with its former clock is a
+copy of what has that time.
+
+A resent stretch comes before what is new. So in a later delivery no change of a key is a copy after a row of its table that
+has not come before.
 
 Where the messages do not show whether equal rows are copies, the table gets a gap: rows without a key on both sides of a
 pause, or of Canal with an older `es` than the rows between them, and rows of a batch and the next one, which may be a
-retry; with a key these have an effect in a later delivery only.
+retry; with a key these have an effect in a later delivery only. The same holds for rows without a key after a new one.
 """
 
 from __future__ import annotations
@@ -41,6 +45,8 @@ from cdc_pipeline.spark.small_frames import totals
 _CHANGE = ("database", "table", "op", "time", "images")
 """Equal in all copies of a change. `time`: `commit_ts` if it is a TSO in all of them or the number of DataWorks, else `es`.
 `images`: the `image_hash` of both images."""
+_DELIVERED = ("is_late", "delivery", "pauses", "waits", "is_resent", "is_behind", "ahead", "reach", "follows_new")
+"""Columns of records that `_numbered` and `_gaps` read."""
 _UNSURE = Gap(
     GapKind.UNKNOWN_DUPLICATES,
     "equal rows arrived more than once, as redeliveries or as separate rows; the messages do not show which: compare the "
@@ -88,11 +94,11 @@ def find_copies(
     all_exact = F.min("exact_ts").over(Over.partitionBy(*_CHANGE))
     equal = equal.withColumn("time", F.when(all_exact, F.col("commit_ts")).otherwise(F.col("time"))).drop("commit_ts")
     equal = equal.localCheckpoint()  # the steps below read these several times
-    bounds = F.min("batch_id").alias("oldest"), F.min("ts").alias("ts"), F.max("exact_ts").alias("exact")
-    span = totals(equal, *bounds)
-    decoded = F.col("batch_id").between(span["oldest"], window.last_batch)
     # batches of Canal are compared over the whole topic, the rows of other encoders by table
     canal, streams = has_trait(Trait.IN_LOG_ORDER), [*PARTITION, "database", "table"]
+    bounds = F.min("batch_id").alias("oldest"), F.min("ts").alias("ts"), F.max("exact_ts").alias("exact")
+    span = totals(equal, *bounds, F.min(F.when(canal, F.col("time"))).alias("es"))
+    decoded = F.col("batch_id").between(span["oldest"], window.last_batch)
     topics, tables_of = (F.broadcast(equal.select(*names).distinct()) for names in (["topic"], streams))
     # with what a restarted Canal sends again before the first of them
     known = (F.col("batch_id") <= window.last_batch) & (decoded | (F.col("ts") >= (span["ts"] or 0) - RESENT_MS))
@@ -101,10 +107,9 @@ def find_copies(
     records = sent_records(near[0].unionByName(others), near[1])
     if span["exact"]:
         records = _with_lateness(records, table("watermarks").where(F.col("batch_id") <= window.last_batch))
-    records = with_deliveries(records)
-    found = records.select(*ROW_POSITION, "is_late", "delivery", "pauses", "waits", "is_behind", "ahead", "reach")
+    found = _with_new_rows(with_deliveries(records), equal, span["es"] or 0)
     rows = _numbered(equal.join(found, list(ROW_POSITION))).localCheckpoint()
-    return rows.where("nth > 1 OR (is_surplus AND is_covered)").select(*ROW_POSITION), _gaps(rows)
+    return rows.where("is_copy").select(*ROW_POSITION), _gaps(rows)
 
 
 def _applied_since(changes: DataFrame, log: DataFrame, window: Window) -> DataFrame | None:
@@ -126,13 +131,29 @@ def _with_lateness(records: DataFrame, watermarks: DataFrame) -> DataFrame:
     return both.withColumn("is_late", is_late).where("is_record").drop("watermark_ts", "is_record")
 
 
+def _with_new_rows(records: DataFrame, equal: DataFrame, es: int) -> DataFrame:
+    """The records of the rows of `equal`, with `follows_new`: a row change of the table that has no equal one precedes it in
+    its delivery. `es`: the oldest of `equal`."""
+    records = records.join(equal.select(*ROW_POSITION, F.lit(True).alias("is_equal")), list(ROW_POSITION), "left")
+    is_new = F.col("is_equal").isNull() & (F.shiftright("commit_ts", unified.TSO_SHIFT) >= es) & F.col("op").isNotNull()
+    one_table = Over.partitionBy(*PARTITION, "delivery", "database", "table")
+    position = F.struct("offset", "row")
+    follows_new = position > F.min(F.when(has_trait(Trait.IN_LOG_ORDER) & is_new, position)).over(one_table)
+    records = records.withColumn("follows_new", F.coalesce(follows_new, F.lit(False))).where("is_equal")
+    return records.select(*ROW_POSITION, *_DELIVERED)
+
+
 def _numbered(rows: DataFrame) -> DataFrame:
     """Adds to equal rows:
 
-    - `nth`: of those with one ordinal, which numbers the equal changes of a delivery
+    - `is_copy`: of those with one ordinal, which numbers the equal changes of a delivery, it is not the first, or it is a
+      surplus
     - `is_retry`: the equal change before may be of the same batch of Canal
     - `is_surplus`: the first delivery of Canal has fewer; `is_covered`: it went on to a later `es`
+    - `may_be_new`: it counts as a copy, but what precedes it in its delivery is new
     """
+    is_former = F.col("is_resent") & ~F.min("is_resent").over(Over.partitionBy(*_CHANGE, "ts"))
+    rows = rows.withColumn("is_late", F.col("is_late") | (has_trait(Trait.IN_LOG_ORDER) & is_former))
     one_delivery = [*_CHANGE, *PARTITION, "is_late", "delivery"]
     by_offset = Over.partitionBy(*one_delivery).orderBy("offset", "row")
     previous = {name: F.lag(name).over(by_offset) for name in ("message_id", "ts")}
@@ -157,17 +178,20 @@ def _numbered(rows: DataFrame) -> DataFrame:
     is_alone = F.col("is_late") | has_trait(Trait.NUMBERS_CHANGES)
     rows = rows.withColumn("ordinal", F.when(is_alone, 1).otherwise(F.greatest(number, "own")))
     one_ordinal = Over.partitionBy(*_CHANGE, "ordinal").orderBy(*in_order)
-    rows = rows.withColumn("nth", F.row_number().over(one_ordinal))
+    nth = F.row_number().over(one_ordinal)
     is_later = has_trait(Trait.IN_LOG_ORDER) & (F.col("delivery") != F.col("first.delivery"))
     most = F.max(F.when(~is_later, F.col("ordinal"))).over(one_change)
     # a long transaction of a binlog, too, has an older `es` than the rows before it
     is_covered = F.expr("NOT is_behind OR is_retry") & (F.shiftright("first.reach", unified.TSO_SHIFT) > F.col("time"))
-    return rows.withColumns({"is_surplus": is_later & (F.col("ordinal") > most), "is_covered": is_covered})
+    rows = rows.withColumns({"nth": nth, "is_surplus": is_later & (F.col("ordinal") > most), "is_covered": is_covered})
+    is_copy = F.expr("nth > 1 OR (is_surplus AND is_covered)")
+    may_be_new = is_copy & is_later & F.col("follows_new") & ~F.col("is_late")
+    return rows.withColumns({"is_copy": is_copy & (F.col("keyless") | ~may_be_new), "may_be_new": may_be_new})
 
 
 def _gaps(rows: DataFrame) -> dict[TableName, Gap]:
     unsure = (F.min("waits") < F.max("waits")) | (F.min("is_behind") < F.max("is_behind"))
-    unsure = (F.bool_and("keyless") & unsure) | F.bool_or("is_retry")
+    unsure = (F.bool_and("keyless") & unsure) | F.bool_or("is_retry") | F.bool_or(F.expr("keyless AND may_be_new"))
     found = rows.where("NOT is_late AND IF(is_surplus, (NOT is_covered) OR (keyless AND is_behind), keyless)")
     # equal rows of deliveries that only `es` shows are compared, too
     sure_part = F.expr("slice(delivery, 1, size(delivery) - 1)")

@@ -22,6 +22,7 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
+from cdc_pipeline.dialects.unified import TSO_SHIFT
 from cdc_pipeline.mirrors.model.source_tables import source_columns
 from cdc_pipeline.positions import POSITION
 
@@ -51,8 +52,8 @@ def image_hash(*images: str) -> Column:
 
 
 def sent_records(log: DataFrame, statements: DataFrame) -> DataFrame:
-    """One row per row change and statement: its position, times, `dialect` and table, and `is_late` false."""
-    rows = log.select(*_SENT, *source_columns(log), "row")
+    """One row per row change and statement: its position, times, `dialect` and table, `op` of a change, `is_late` false."""
+    rows = log.select(*_SENT, *source_columns(log), "row", "op")
     both = rows.unionByName(statements.select(*_SENT, F.lit(0).alias("row")), allowMissingColumns=True)
     return both.withColumn("is_late", F.lit(False))
 
@@ -63,6 +64,7 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     - `delivery` array: equal for records of one delivery of a table in its partition, pauses aside. Its last number counts
       the deliveries that only `es` shows
     - `pauses` bigint: how many pauses precede the record, itself included; `waits` bigint: the same for shorter ones
+    - `is_resent` boolean: the stream has stepped back, and is not yet newer than before
     - `is_behind` boolean: the delivery of Canal has a greater `es` before the record, in its partition
     - `ahead` bigint: the greatest `commit_ts` before the record, in its delivery since the last pause and in its partition;
       NULL without batch numbers
@@ -73,37 +75,37 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     names, canal, is_numbered = records.columns, has_trait(Trait.IN_LOG_ORDER), F.col("message_id").isNotNull()
     stream = F.when(~canal, F.struct("database", "table", *source_columns(records), "is_late"))
     by_offset = Over.partitionBy(*PARTITION, "stream").orderBy("offset", "row")
-    by_clock = Over.partitionBy("topic").orderBy("at", *ROW_POSITION[1:])
+    by_clock = Over.partitionBy("topic").orderBy("moment", "is_resent", "at", *ROW_POSITION[1:])
     before, before_by_clock = (over.rowsBetween(Over.unboundedPreceding, -1) for over in (by_offset, by_clock))
-    records = records.withColumn("stream", stream)
+    # what Canal resends with its former `ts` may have a greater batch number
+    moment = F.when(canal, F.shiftright("at", TSO_SHIFT)).otherwise(F.col("at"))
+    records = records.withColumns({"stream": stream, "moment": moment})
     previous = {name: F.lag(name).over(by_offset) for name in ("at", "commit_ts", "ts")}
     same_commit = has_trait(Trait.RESTARTS_FROM_CHECKPOINT) & (F.col("commit_ts") == previous["commit_ts"])
     waited = F.col("ts") - previous["ts"]
     records = records.withColumns(
         {
             "steps_back": F.col("at") < previous["at"],
-            "newest": F.max("at").over(before),
+            "newest": F.max("moment").over(before),
             "pause": same_commit & (waited >= RESTART_MS),
             "wait": same_commit & (waited >= WAIT_MS),
             "waited": waited,
         }
     )
     resent_to = F.last(F.when(F.col("steps_back"), F.col("newest")), ignorenulls=True).over(by_offset)
-    records = records.withColumn("is_resent", F.coalesce(F.col("at") <= resent_to, F.lit(False)))
+    records = records.withColumn("is_resent", F.coalesce(F.col("moment") <= resent_to, F.lit(False)))
     number = F.when(canal & is_numbered & ~F.col("is_resent"), F.struct("message_id", "ts"))
     es_steps_back = canal & ~is_numbered & ~F.col("is_resent") & (F.col("commit_ts") < previous["commit_ts"])
-    follows_resent = F.coalesce(F.lag("is_resent").over(by_offset), F.lit(False))
     records = records.withColumns(
         {
             "number": number,
             "es_steps_back": es_steps_back & (F.col("waited") >= RESTART_MS),
             "wait": F.col("wait") | (es_steps_back & (F.col("waited") >= RETRY_MS)),
-            "follows_resent": follows_resent,
         }
     )
     number, last = F.col("number"), F.last("number", ignorenulls=True).over(before_by_clock)
-    # after a stretch with its former clock Canal goes on with new numbers
-    is_evidence = ~F.col("follows_resent")
+    # after a stretch with its former clock, which ends with the newest message, Canal goes on with new numbers
+    is_evidence = ~F.coalesce(F.lag("is_resent").over(by_clock), F.lit(False))
     again = is_evidence & (number["message_id"] == last["message_id"]) & (number["ts"] - last["ts"] >= RESTART_MS)
     restarts = is_evidence & (number["message_id"] < last["message_id"])
     records = records.withColumns({"restarts": restarts, "again": again})
@@ -112,7 +114,7 @@ def with_deliveries(records: DataFrame) -> DataFrame:
     delivery = (has_tso, steps, _count("restarts").over(by_clock), _count("es_steps_back").over(by_offset))
     sums = {f"{name}s": _count(name).over(by_offset) + _count("again").over(by_clock) for name in ("pause", "wait")}
     records = _with_extents(records.withColumns({"delivery": F.array(*delivery), **sums}), canal, is_numbered)
-    return records.select(*names, "delivery", *sums, "is_behind", "ahead", "reach")
+    return records.select(*names, "delivery", *sums, "is_resent", "is_behind", "ahead", "reach")
 
 
 def _with_extents(records: DataFrame, canal: Column, is_numbered: Column) -> DataFrame:

@@ -88,11 +88,11 @@ def _unseen(log: DataFrame, late: DataFrame, first: int, last: int) -> DataFrame
 
 
 def _rest_of_commit(log: DataFrame, late: DataFrame, first: int) -> DataFrame:
-    """The late changes without a key with which a stream goes on behind its newest change in `log`, or at the same clock:
-    those of one commit, batch or second may be equal. `first`: the lowest `at` of `late`.
+    """The late changes with which a stream goes on behind its newest change in `log`, or at the same clock: those of one
+    commit, batch or second may be equal. `first`: the lowest `at` of `late`.
 
     It does not go on where it has stepped back, or at the same clock in another batch of Canal or a second later, as after
-    a restart.
+    a restart. Only batch numbers show that a change of a key is no redelivery.
     """
     # as in `with_deliveries`
     names = [F.when(~has_trait(Trait.IN_LOG_ORDER), F.col(name)).otherwise("") for name in ("database", "table")]
@@ -105,7 +105,8 @@ def _rest_of_commit(log: DataFrame, late: DataFrame, first: int) -> DataFrame:
     is_same = (F.col("lowest") == F.col("newest.at")) & F.col("message_id").eqNullSafe(F.col("newest.message_id"))
     is_same &= F.coalesce(F.col("ts") - F.col("newest.ts") < RESTART_MS, F.lit(True))
     goes_on = is_same | (is_newer & F.coalesce(F.col("message_id") >= F.col("newest.message_id"), F.lit(True)))
-    found = rows.where(unified.is_keyless() & ~has_trait(Trait.NUMBERS_CHANGES) & goes_on)
+    is_sure = unified.is_keyless() | F.col("message_id").isNotNull()
+    found = rows.where(is_sure & ~has_trait(Trait.NUMBERS_CHANGES) & goes_on)
     return found.select("database", "table", *BATCH_POSITION, "row")
 
 

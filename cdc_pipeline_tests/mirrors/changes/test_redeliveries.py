@@ -87,6 +87,11 @@ def _canal(
     return json.dumps({**message, "ts": message["ts"] + ms}), partition
 
 
+def _with_key(slices: list[list[tuple[str, int]]]) -> list[list[tuple[str, int]]]:
+    """The messages, which name the key."""
+    return [[(json.dumps({**json.loads(text), "pkNames": ["id"]}), at) for text, at in sent] for sent in slices]
+
+
 def _canal_keyed(kind: str, step: int, key: str, batch: int, *, ms: int = 0) -> tuple[str, int]:
     """A row of another table, with a key."""
     message = json.loads(_canal(kind, "x", step, key, batch, ms=ms)[0])
@@ -675,6 +680,83 @@ BY_TIME = {
         create=_KEYED,
         doubt=True,
     ),
+    # seed 5752 of canal_hashed: the second restart resends the row of the first one, and nothing older in its partition
+    "canal_restarts_twice_with_its_former_clock_before_a_binlog_is_played_again": Case(
+        _with_key(
+            [
+                [_canal("INSERT", "x", 2, "1", 5, partition=1), _canal("INSERT", "x", 4, "2", 6)]
+                + [_canal("DELETE", "x", 6, "1", 7, partition=1)]
+                + [_canal("INSERT", "x", 2, "1", 1, partition=1), _canal("INSERT", "x", 2, "1", 4, partition=1)]
+                + [_canal("INSERT", "x", 4, "2", 5), _canal("DELETE", "x", 6, "1", 6, partition=1)]
+                + [_canal("INSERT", "x", 8, "3", 7), _canal("INSERT", "x", 2, "1", 8, ms=20000, partition=1)],
+                [_canal("INSERT", "x", 40, "4", 10), _canal("INSERT", "x", 40, "5", 10, partition=1)],
+                [],
+            ]
+        ),
+        [[(1, "a"), (2, "a"), (3, "a")], *[[(1, "a"), (2, "a"), (3, "a"), (4, "a"), (5, "a")]] * 2],
+        duplicates=4,
+        create=_KEYED,
+    ),
+    # seed 6365 of canal_hashed
+    "canal_resends_only_the_newest_rows_with_its_former_clock": Case(
+        _with_key(
+            [
+                [_canal("INSERT", "x", 2, "1", 5, partition=1), _canal("DELETE", "x", 3, "1", 6, partition=1)]
+                + [_canal("INSERT", "x", 8, "4", 7, partition=2), _canal("INSERT", "x", 10, "2", 8)]
+                + [_canal("INSERT", "x", 8, "4", 1, partition=2), _canal("INSERT", "x", 10, "2", 2)]
+                + [_canal("INSERT", "x", 12, "3", 3), _canal("INSERT", "x", 2, "1", 4, ms=20000, partition=1)],
+                [_canal("INSERT", "x", 40, "5", 10), _canal("INSERT", "x", 40, "6", 10, partition=1)],
+                [],
+            ]
+        ),
+        [
+            [(1, "a"), (2, "a"), (3, "a"), (4, "a")],
+            *[[(1, "a"), (2, "a"), (3, "a"), (4, "a"), (5, "a"), (6, "a")]] * 2,
+        ],
+        duplicates=2,
+        create=_KEYED,
+    ),
+    # seed 4773 of canal_one_partition: the last resent row has a greater batch number than the first time
+    "canal_resends_with_its_former_clock_in_more_batches": Case(
+        _with_key(
+            [
+                [_canal("INSERT", "x", 2, "2", 2), _canal("INSERT", "x", 2, "1", 3, ms=10)]
+                + [_canal("INSERT", "x", 2, "2", 1), _canal("INSERT", "x", 2, "1", 4, ms=10)]
+                + [_canal("DELETE", "x", 2, "1", 4, ms=1100), _canal("INSERT", "x", 2, "1", 5, ms=1101)],
+                [_canal("INSERT", "x", 40, "3", 10)],
+                [],
+            ]
+        ),
+        [[(1, "a"), (2, "a")], *[[(1, "a"), (2, "a"), (3, "a")]] * 2],
+        duplicates=2,
+        create=_KEYED,
+    ),
+    # seed 5820 of canal_one_partition: a resent stretch ends before the first new row of the table
+    "canal_inserts_a_key_again_within_the_second_of_its_restart": Case(
+        _with_key(
+            [
+                [_canal("INSERT", "x", 2, "1", 7), _canal("DELETE", "x", 2, "1", 8), _canal("INSERT", "x", 2, "2", 9)],
+                [_canal("INSERT", "x", 2, "2", 1, ms=2000), _canal("INSERT", "x", 2, "3", 2, ms=2001)]
+                + [_canal("INSERT", "x", 2, "1", 3, ms=2002)],
+                [_canal("INSERT", "x", 40, "4", 4)],
+            ]
+        ),
+        [[(2, "a")], [(1, "a"), (2, "a"), (3, "a")], [(1, "a"), (2, "a"), (3, "a"), (4, "a")]],
+        duplicates=1,
+        create=_KEYED,
+    ),
+    # the same without a key: a copy, by its count, or not
+    "canal_inserts_an_equal_row_within_the_second_of_its_restart": Case(
+        [
+            [_canal("INSERT", "x", 2, "1", 7), _canal("INSERT", "x", 2, "2", 9)],
+            [_canal("INSERT", "x", 2, "2", 1, ms=2000), _canal("INSERT", "x", 2, "3", 2, ms=2001)]
+            + [_canal("INSERT", "x", 2, "1", 3, ms=2002)],
+            [_canal("INSERT", "x", 40, "4", 4)],
+        ],
+        [[(1, "a"), (2, "a")], [(1, "a"), (2, "a"), (3, "a")], [(1, "a"), (2, "a"), (3, "a"), (4, "a")]],
+        duplicates=2,
+        doubt=True,
+    ),
     "canal_restarts_before_statements_are_played_again": Case(
         [
             [_canal_ddl("DROP TABLE x", 3, 6), _canal_ddl(_KEYLESS.format("x"), 4, 7)]
@@ -887,6 +969,19 @@ LATE = {
             [_canal("DELETE", "x", 9, "1", 8)],
         ],
         [[(1, "a")], [(1, "a")], [(1, "a")]],
+    ),
+    # seed 5752 of canal_hashed
+    "canal_a_partition_of_a_binlog_that_is_played_again_is_read_later_than_another": Case(
+        _with_key(
+            [
+                [_canal("INSERT", "x", 2, "1", 5, partition=1), _canal("DELETE", "x", 6, "1", 6, partition=1)]
+                + [_canal("INSERT", "x", 2, "2", 8, ms=20000)],
+                [_canal("INSERT", "x", 2, "1", 8, ms=20000, partition=1)],
+                [_canal("INSERT", "x", 40, "3", 9)],
+            ]
+        ),
+        [[(2, "a")], [(2, "a")], [(1, "a"), (2, "a"), (3, "a")]],
+        create=_KEYED,
     ),
     "canal_without_numbers_a_partition_is_read_later_than_another": Case(
         [
