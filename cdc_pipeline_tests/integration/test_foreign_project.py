@@ -203,14 +203,15 @@ class _Project:
 
 
 def _write_planted_gap(folder: Path) -> None:
-    """A capture of two tables. One has a statement that cannot be applied."""
+    """A capture of two tables. A change of one of them replaces another row than its mirror has: a change is missing."""
     topic = Topic("eu")
     for table in ("orders", "customers"):
         create = ddl(KEYED.format(table), 1, table=table, database="shop", kind="CREATE")
         insert = row("INSERT", table, 2, {"id": "1", "v": "a"}, types=TYPES, key=["id"], database="shop")
         for message in (create, insert):
             topic.send(message)
-    topic.send(ddl("ALTER TABLE orders DISCARD TABLESPACE", 3, table="orders", database="shop"))
+    data, old = {"id": "1", "v": "c"}, {"id": "1", "v": "b"}
+    topic.send(row("UPDATE", "orders", 3, data, old=old, types=TYPES, key=["id"], database="shop"))
     topic.send(watermark(9))
     topic.write(folder, "1.jsonl")
 
@@ -261,6 +262,7 @@ def test_projects_of_someone_else(tmp_path: Path) -> None:
     assert "orders/mirror/shop/orders" in {asset["asset_key"] for asset in graph["assets"]}
     project.run("dg", "launch", "--assets", "order_count")
     eu.run("dg", "launch", "--job", "eu_ingest")
+    eu.run("dg", "launch", "--job", "eu_verify")
     # the checks of a mirror do not block
     eu.run("dg", "launch", "--assets", "eu_order_count")
     with _dev_server(project) as ask:
@@ -283,14 +285,12 @@ def _shows_the_gap(ask: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         if table == "orders":
             below = [key["path"] for key in shown["assetNodeOrError"]["dependedByKeys"]]
             assert sorted(below) == [["eu", "consistent_cuts"], ["eu_order_count"]]
-    assert found["customers"]["no_gaps"]["status"] == "SUCCEEDED"
-    gap = found["orders"]["no_gaps"]
-    assert (gap["status"], gap["evaluation"]["severity"]) == ("FAILED", "WARN")
-    described = gap["evaluation"]["description"]
-    assert described.startswith(
-        "`a statement is not applied yet: see ddl_history at eu/0@4`. Run eu_release_dead_letters "
-    )
-    assert described.endswith("For other reasons read `cdc-pipeline docs operations gaps`")
+    assert found["customers"]["before_images"]["status"] == "SUCCEEDED"
+    red = found["orders"]["before_images"]
+    assert (red["status"], red["evaluation"]["severity"]) == ("FAILED", "ERROR")
+    described = red["evaluation"]["description"]
+    assert described.startswith("`1 change(s) found another row than they replace (columns v), the first at eu/0@4: ")
+    assert described.endswith("begin them again with a snapshot (`cdc-pipeline docs snapshots`)")
 
 
 @contextlib.contextmanager
