@@ -17,29 +17,20 @@ from cdc_pipeline.lake.delta_log import commit_time_ms, delta_log, log_names, op
 from cdc_pipeline.spark.jvm import jvm
 
 _SMALL_BYTES = 16 * 2**20
-_TINY_BYTES = 2**20
-_MANY_FILES = 16
-"""Readers open so many files without being slower."""
 _KEPT_BY_USER = ("delta.logRetentionDuration", "delta.enableExpiredLogCleanup")
 """Table properties with which users decide how long a log keeps its commits."""
 
 
-def compact_small_files(spark: SparkSession, path: str, small_bytes: int = _SMALL_BYTES) -> tuple[int, int]:
+def compact_small_files(spark: SparkSession, path: str) -> tuple[int, int]:
     """Joins the table's files below 16 MB into files up to twice that size. Returns how many were removed and added.
 
     A call takes about a second, because it leaves larger files and deleted rows in them to OPTIMIZE (`<name>_maintain`).
     """
     session = spark.newSession()
-    session.conf.set("spark.databricks.delta.optimize.minFileSize", str(small_bytes))
-    session.conf.set("spark.databricks.delta.optimize.maxFileSize", str(2 * small_bytes))
+    session.conf.set("spark.databricks.delta.optimize.minFileSize", str(_SMALL_BYTES))
+    session.conf.set("spark.databricks.delta.optimize.maxFileSize", str(2 * _SMALL_BYTES))
     session.conf.set("spark.databricks.delta.optimize.maxDeletedRowsRatio", "1.0")
     return compact_files(session, path)
-
-
-def compact_many_files(spark: SparkSession, path: str) -> tuple[int, int]:
-    """The same for files below 1 MB, which small merges add to a large table, if the table has many files."""
-    is_slow = snapshot_of(spark, path).numOfFiles() > _MANY_FILES
-    return compact_small_files(spark, path, _TINY_BYTES) if is_slow else (0, 0)
 
 
 def compact_files(session: SparkSession, path: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from cdc_pipeline.lake.delta_log import readable_version
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.lake.restored_tables import require_not_restored
-from cdc_pipeline.lake.upkeep import compact_many_files, compact_small_files, shorten_log
+from cdc_pipeline.lake.upkeep import compact_small_files, shorten_log
 from cdc_pipeline.lake.writes import append_once
 
 _VERSIONS = 25
@@ -60,19 +60,6 @@ def test_small_files_become_one_and_old_commits_go(spark: SparkSession, table: s
     assert row_count(spark, table) == spark.read.format("delta").load(table).count() == _VERSIONS
     assert committed_version(spark, table, "cdc:p:raw") == _VERSIONS - 1
     require_not_restored(Lake(spark, LakePaths(str(Path(table).parent.parent), "p")), table)
-
-
-def test_many_small_files_beside_a_large_one(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "large")
-    spark.range(100_000).selectExpr("id", "uuid() AS v").coalesce(1).write.format("delta").save(path)
-    (large,) = Path(path).glob("*.parquet")
-    assert large.stat().st_size > 2**20
-    for number in range(16):
-        assert compact_many_files(spark, path) == (0, 0)
-        spark.range(number, number + 1).selectExpr("id", "'a' AS v").write.format("delta").mode("append").save(path)
-    assert compact_many_files(spark, path) == (16, 1)
-    files = [Path(file).name for file in spark.read.format("delta").load(path).inputFiles()]
-    assert len(files) == 2 and large.name in files
 
 
 def test_there_is_no_table(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ No row changes. The files of a replaced version stay for `keep_hours`, or for th
 `delta.deletedFileRetentionDuration` if that is longer.
 
 Between batches, `keep_small` joins small files and shortens logs, so that the thousandth batch costs as much as the tenth.
-Each table has its own turn among a hundred cuts, so that no batch has to wait for all of them. Mirrors to which merges add
-files have their small files joined more often, for their readers.
+Each table has its own turn among a hundred cuts, so that no batch has to wait for all of them.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from cdc_pipeline.lake.delta_log import file_retention_hours
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import CONTROL_TABLES, OWN_TABLES, first_line
 from cdc_pipeline.lake.restored_tables import require_not_restored
-from cdc_pipeline.lake.upkeep import compact_files, compact_many_files, compact_small_files, shorten_log
+from cdc_pipeline.lake.upkeep import compact_files, compact_small_files, shorten_log
 from cdc_pipeline.mirrors.changes.progress import published_cut
-from cdc_pipeline.mirrors.cuts.cut_report import CutReport, MirrorEntry
+from cdc_pipeline.mirrors.cuts.cut_report import CutReport
 from cdc_pipeline.mirrors.cuts.stored_plan import is_begun
 from cdc_pipeline.mirrors.settings.table_patterns import matches_any
 
@@ -35,8 +34,6 @@ LEAST_KEEP_HOURS = 168
 """Delta's own limit: a slow reader or writer may still use files that were replaced after it started."""
 EVERY = 100
 """Cuts, or versions of a mirror, from one turn of a table to the next."""
-_FILES_EVERY = 25
-"""Versions of a mirror after which its files are counted."""
 KEPT_VERSIONS = 300
 """Versions of a mirror and of `change_log` that stay readable, for queries of a cut's versions and for streams."""
 KEPT_OWN_VERSIONS = 100
@@ -123,24 +120,13 @@ def keep_small(lake: Lake, report: CutReport, say: Callable[[str], None]) -> Non
             keep_table_small(lake, table, lake.paths.table(table), say)
     for entry in report.mirrors:
         before = report.versions_before.get(entry.mirror_id, entry.version)
-        if _has_turn(entry, before, EVERY):
+        if entry.version >= EVERY and _turns(entry.mirror_id, before) != _turns(entry.mirror_id, entry.version):
             keep_table_small(lake, "", entry.path, say)
-        elif _has_turn(entry, before, _FILES_EVERY):
-            _keep_files_few(lake, entry.path, say)
 
 
-def _has_turn(entry: MirrorEntry, before: int, every: int) -> bool:
-    """Whether the mirror has a turn between two versions. Mirrors of equal versions have their turns in different cuts."""
-    shift = zlib.crc32(entry.mirror_id.encode()) % every
-    return entry.version >= every and (before + shift) // every != (entry.version + shift) // every
-
-
-def _keep_files_few(lake: Lake, path: str, say: Callable[[str], None]) -> None:
-    """Joins the small files of a mirror, if they are many. An error is only reported."""
-    try:
-        compact_many_files(lake.spark, path)
-    except Exception as error:
-        say(f"{path.removeprefix(f'{lake.paths.home}/')}: small files stay until the next time: {first_line(error)}")
+def _turns(mirror_id: str, version: int) -> int:
+    """How many turns a mirror has had up to this version. Mirrors of equal versions have their turns in different cuts."""
+    return (version + zlib.crc32(mirror_id.encode()) % EVERY) // EVERY
 
 
 def keep_table_small(lake: Lake, own_table: str, path: str, say: Callable[[str], None]) -> None:
