@@ -45,8 +45,6 @@ from cdc_pipeline.spark.small_frames import totals
 _CHANGE = ("database", "table", "op", "time", "images")
 """Equal in all copies of a change. `time`: `commit_ts` if it is a TSO in all of them or the number of DataWorks, else `es`.
 `images`: the `image_hash` of both images."""
-_DELIVERED = ("is_late", "delivery", "pauses", "waits", "is_resent", "is_behind", "ahead", "reach", "follows_new")
-"""Columns of records that `_numbered` and `_gaps` read."""
 _UNSURE = Gap(
     GapKind.UNKNOWN_DUPLICATES,
     "equal rows arrived more than once, as redeliveries or as separate rows; the messages do not show which: compare the "
@@ -79,7 +77,6 @@ def find_copies(
         "batch_id",
         "dialect",
         "exact_ts",
-        "message_id",
         "ts",
         "commit_ts",
         *_CHANGE[:-2],
@@ -107,8 +104,7 @@ def find_copies(
     records = sent_records(near[0].unionByName(others), near[1])
     if span["exact"]:
         records = _with_lateness(records, table("watermarks").where(F.col("batch_id") <= window.last_batch))
-    found = _with_new_rows(with_deliveries(records), equal, span["es"] or 0)
-    rows = _numbered(equal.join(found, list(ROW_POSITION))).localCheckpoint()
+    rows = _numbered(_equal_records(with_deliveries(records), equal, span["es"] or 0)).localCheckpoint()
     return rows.where("is_copy").select(*ROW_POSITION), _gaps(rows)
 
 
@@ -131,16 +127,16 @@ def _with_lateness(records: DataFrame, watermarks: DataFrame) -> DataFrame:
     return both.withColumn("is_late", is_late).where("is_record").drop("watermark_ts", "is_record")
 
 
-def _with_new_rows(records: DataFrame, equal: DataFrame, es: int) -> DataFrame:
-    """The records of the rows of `equal`, with `follows_new`: a row change of the table that has no equal one precedes it in
-    its delivery. `es`: the oldest of `equal`."""
-    records = records.join(equal.select(*ROW_POSITION, F.lit(True).alias("is_equal")), list(ROW_POSITION), "left")
-    is_new = F.col("is_equal").isNull() & (F.shiftright("commit_ts", unified.TSO_SHIFT) >= es) & F.col("op").isNotNull()
+def _equal_records(records: DataFrame, equal: DataFrame, es: int) -> DataFrame:
+    """The records of the rows of `equal`, with its columns and `follows_new`: a row change of the table precedes it in its
+    delivery that has no equal one. `es`: the oldest of `equal`."""
+    own = equal.select(*ROW_POSITION, "batch_id", "time", "images", "keyless")
+    records = records.join(own, list(ROW_POSITION), "left")
+    is_new = F.col("images").isNull() & (F.shiftright("commit_ts", unified.TSO_SHIFT) >= es) & F.col("op").isNotNull()
     one_table = Over.partitionBy(*PARTITION, "delivery", "database", "table")
     position = F.struct("offset", "row")
     follows_new = position > F.min(F.when(has_trait(Trait.IN_LOG_ORDER) & is_new, position)).over(one_table)
-    records = records.withColumn("follows_new", F.coalesce(follows_new, F.lit(False))).where("is_equal")
-    return records.select(*ROW_POSITION, *_DELIVERED)
+    return records.withColumn("follows_new", F.coalesce(follows_new, F.lit(False))).where("images IS NOT NULL")
 
 
 def _numbered(rows: DataFrame) -> DataFrame:
@@ -191,7 +187,7 @@ def _numbered(rows: DataFrame) -> DataFrame:
 
 def _gaps(rows: DataFrame) -> dict[TableName, Gap]:
     unsure = (F.min("waits") < F.max("waits")) | (F.min("is_behind") < F.max("is_behind"))
-    unsure = (F.bool_and("keyless") & unsure) | F.bool_or("is_retry") | F.bool_or(F.expr("keyless AND may_be_new"))
+    unsure = (F.bool_and("keyless") & unsure) | F.bool_or(F.expr("is_retry OR (keyless AND may_be_new)"))
     found = rows.where("NOT is_late AND IF(is_surplus, (NOT is_covered) OR (keyless AND is_behind), keyless)")
     # equal rows of deliveries that only `es` shows are compared, too
     sure_part = F.expr("slice(delivery, 1, size(delivery) - 1)")
