@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
+from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mirrors.cuts import cut_maker
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -157,6 +158,7 @@ class IngestedHistories:
             for entry in entries
             if any(words in gap for gap in entry.gaps for words in self.doubtful_gaps)
         }
+        found |= set(map(self.histories.name_in_truth, self._lacking_late_ddl()))
         self.doubts |= found
         return found
 
@@ -166,9 +168,22 @@ class IngestedHistories:
         rows = Lake(self.spark, self.paths).read("ddl_history").where(F.col("effect").contains(LATE)).collect()
         return {self.histories.name_in_truth(name) for event in map(ddl_event, rows) for name in event.names()}
 
+    def _lacking_late_ddl(self) -> set[TableName]:
+        """The tables of statements that are `not applied yet` because one of their tables lacks a late statement, as
+        EXCHANGE PARTITION with a table whose CREATE was late."""
+        rows = Lake(self.spark, self.paths).read("ddl_history").where(F.col("status") == NOT_APPLIED).collect()
+        late = set(map(folded, self._named_by_late_ddl()))
+        events = sorted((ddl_event(row) for row in rows if LATE not in row.effect), key=lambda event: event.at)
+        lacking: set[TableName] = set()
+        for event in events:
+            if late & set(map(folded, event.names())):
+                lacking |= set(event.names())
+                late |= set(map(folded, event.names()))
+        return lacking
+
     def changed_by_rebuild(self) -> set[str]:
         """The mirrors that a rebuild may change, as it names them."""
-        return self.late()
+        return self.late() | {f"mirror/{name}" for name in self._lacking_late_ddl()}
 
     def late(self) -> set[str]:
         """The mirrors with something that arrived late, as a rebuild names them."""

@@ -104,7 +104,8 @@ class SnapshotHistories(IngestedHistories):
         entries = published_entries(published_cut(Lake(self.spark, self.paths)), self.paths)
         twice = {f"mirror/{entry.name}" for entry in entries if any(_TWICE in gap for gap in entry.gaps)}
         ahead = {f"mirror/{entry.name}" for entry in entries if self.snapshot.is_ahead}
-        return self.late() | twice | ahead | {f"mirror/{TableName(*name)}" for name in self.snapshot.unsure}
+        unsure = {f"mirror/{TableName(*name)}" for name in self.snapshot.unsure}
+        return super().changed_by_rebuild() | twice | ahead | unsure
 
     def unexpected_gaps(self) -> list[str]:
         """Mirrors with a gap because their beginning is unknown."""
