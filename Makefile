@@ -203,7 +203,8 @@ docs-site: .venv-docs/installed ## build the documentation site into site/
 screenshots: venv-and-java ## take the pictures in docs/images again (needs Chromium)
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
 		{ echo "chromium is not on PATH; on Debian: apt-get install chromium" >&2; exit 1; }
-	CDC_PICTURES=docs/images $(BIN)/python -m pytest cdc_pipeline_tests/integration/test_ui.py
+	CDC_PICTURES=docs/images $(BIN)/python -m pytest cdc_pipeline_tests/integration/test_ui.py \
+		cdc_pipeline_tests/integration/test_daemon.py
 
 ui: venv-and-java ## run Dagster's webserver and daemon on PORT (3000) until Ctrl-C
 	exec $(BIN)/python scripts/ui.py --port $(PORT)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cdc_pipeline.catalogs.updates import CatalogSettings
-from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
-from cdc_pipeline.dialects.decode import DialectName
+from cdc_pipeline.dialects.decoded_tables import DecodeSettings
 from cdc_pipeline.lake.paths import LakePaths, stores_of
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import DdlPolicy
@@ -64,14 +63,10 @@ class Pipeline:
     """IANA time zone in which the encoder prints TIMESTAMP values."""
     merge_threads: int = 2
     """Number of mirrors that are merged in parallel."""
-    dialect: DialectName = "auto"
+    decoding: DecodeSettings = field(default_factory=DecodeSettings)
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """`database.table` of a mirror → key columns, for tables without a key in their definition."""
     ddl_policy: DdlPolicy = field(default_factory=DdlPolicy)
-    claim_store: str | None = None
-    """Folder or Hadoop URI of TiCDC's claim-check messages."""
-    clock_skew_ms: int = MAX_CLOCK_SKEW_MS
-    """How much later than the clock of the machine that reads it a watermark or heartbeat may be."""
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     key_check_rows: int = 1_000_000
@@ -89,8 +84,6 @@ class Pipeline:
     """Table → how many days it keeps batches that a kept cut has; a table that is not named keeps all."""
     verify_minutes: int = 60
     """How often runs compare before images with the mirrors; 0: never."""
-    tables: Mapping[str, str] = field(default_factory=dict)
-    """Topic → `database.table` of the topics of Flink (`dialects.topic_tables`)."""
     single_writer: bool = False
     """On S3: no other program ever writes to the lake, so that the store needs no conditional writes."""
     translate_key: Callable[[Sequence[str]], Sequence[str]] = field(default=tuple, compare=False, repr=False)
@@ -109,7 +102,7 @@ class Pipeline:
     @property
     def stores(self) -> tuple[str, ...]:
         """The object stores that the Spark session has to reach."""
-        return stores_of(self.lake, self.claim_store or "", self.source.folder)
+        return stores_of(self.lake, self.decoding.claim_store or "", self.source.folder)
 
     @property
     def packages(self) -> tuple[str, ...]:

@@ -77,14 +77,7 @@ def decode_results(
 ) -> list[StageResult]:
     """Decodes the batches that are not decoded yet. Returns the results for Dagster. `notes`: `Intake.notes`."""
     keys, started = _keys(pipeline), time.monotonic()
-    batches = decode_batches(
-        lake,
-        pipeline.dialect,
-        claim_store=pipeline.claim_store,
-        notes=notes,
-        clock_skew_ms=pipeline.clock_skew_ms,
-        tables=pipeline.tables,
-    )
+    batches = decode_batches(lake, pipeline.decoding, notes=notes)
     version = dg.DataVersion(str(newest_batch(lake)))
     checks = _check_results(lake, pipeline, batches, keys, recent)
     states = {table: lake.state(table) for table in keys}
@@ -129,7 +122,7 @@ def _check_results(
     count = sum(_rows(batch, WATERMARKS) for batch in batches)
     watermarks = watermarks_result(lake, new, count, keys[WATERMARKS])
     validations = [validate_table(lake, table, new, _most_rows(batches, table)) for table in keys]
-    fields = field_rules_result(lake, validations, new, pipeline.dialect, keys[CHANGE_LOG])
+    fields = field_rules_result(lake, validations, new, pipeline.decoding.dialect, keys[CHANGE_LOG])
     earlier_validations = [validate_table(lake, table, earlier, _most_rows(before, table)) for table in keys]
     contracts = [
         contract_result(keys[first.table], first, second)

@@ -156,7 +156,7 @@ def rebuild_job(pipeline: Pipeline) -> dg.JobDefinition:
 def _rebuilder(lake: Lake, context: dg.OpExecutionContext, pipeline: Pipeline) -> Rebuilder:
     """The `Rebuilder` of the pipeline, for a run of one of its jobs."""
     maker = cut_maker(lake, pipeline, context.run.run_id, context.log.info)
-    return Rebuilder(maker, pipeline.dialect, pipeline.claim_store, pipeline.clock_skew_ms, pipeline.tables)
+    return Rebuilder(maker, pipeline.decoding)
 
 
 def _store_rebuilt_catalog(

@@ -149,9 +149,9 @@ def _dialects(pipeline: Pipeline, lake: Lake) -> str:
     if records is None:
         return "the topics have no records yet"
     records = records.selectExpr("0L AS batch_id", "*")
-    if pipeline.dialect == "auto":
+    if pipeline.decoding.dialect == "auto":
         records = with_senders(records, topics_of_canal(lake, records, newest_batch(lake) + 1, ()))
-    decoded = decode(with_decompressed(with_tables(records, pipeline.tables)), pipeline.dialect)
+    decoded = decode(with_decompressed(with_tables(records, pipeline.decoding.tables)), pipeline.decoding.dialect)
     has_tsos = F.bool_or(F.coalesce("exact_ts", F.lit(False)) | F.col("watermark_ts").isNotNull()).alias("has_tsos")
     rows = (
         decoded.groupBy("topic", "dialect", "kind", "rule").agg(has_tsos).orderBy("topic", "dialect", "rule").collect()

@@ -26,6 +26,7 @@ from cdc_pipeline.component.source_field import SourceField, TicdcStorageSource
 from cdc_pipeline.component.yaml_model import Secret, YamlModel, limit, secret_resolver, settings_resolver
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.decode import DialectName
+from cdc_pipeline.dialects.decoded_tables import DecodeSettings
 from cdc_pipeline.mirrors.model.state import METADATA_COLUMNS
 from cdc_pipeline.mirrors.settings.column_rules import ColumnRules
 from cdc_pipeline.mirrors.settings.ddl_policy import APPLY, HOLD, KEEP, DdlAction, DdlPolicy
@@ -285,11 +286,11 @@ class CdcPipeline(dg.Component, YamlModel):
             self.lake,
             self.time_zone,
             self.merge_threads,
-            self.dialect,
+            DecodeSettings(
+                self.dialect, self.claim_store or None, self.max_clock_skew_seconds * 1000, self._topic_tables
+            ),
             keys,
             policy,
-            self.claim_store or None,
-            self.max_clock_skew_seconds * 1000,
             tuple(self.owners),
             self.tags,
             self.key_check_rows,
@@ -306,7 +307,6 @@ class CdcPipeline(dg.Component, YamlModel):
             snapshot=None if self.snapshot is None else self.snapshot.settings,
             verify_minutes=self.verify_minutes,
             keep_days={table: days for table, days in kept.items() if days is not None},
-            tables=self._topic_tables,
             single_writer=self.single_writer,
             catalog=None if self.catalog is None else self.catalog.settings,
             translate_key=self._translate_key,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from operator import itemgetter
 from typing import Any
@@ -57,6 +57,20 @@ KINDS_BY_TABLE = {
 
 
 @dataclass(frozen=True)
+class DecodeSettings:
+    dialect: DialectName = "auto"
+    claim_store: str | None = None
+    """Folder or Hadoop URI of TiCDC's claim-check messages, where those are read that the lake does not keep yet."""
+    clock_skew_ms: int = MAX_CLOCK_SKEW_MS
+    """How much later than the commit of its batch a watermark or heartbeat may be."""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Topic → `database.table` of the topics of Flink (`dialects.topic_tables`)."""
+
+
+_DEFAULTS = DecodeSettings()
+
+
+@dataclass(frozen=True)
 class DecodedBatch:
     """A decoded batch: its number, its offsets, and its counts by kind."""
 
@@ -67,22 +81,17 @@ class DecodedBatch:
 
 def decode_batches(
     lake: Lake,
-    dialect: DialectName = "auto",
+    settings: DecodeSettings = _DEFAULTS,
     up_to: int | None = None,
-    claim_store: str | None = None,
     decoded_before: Lake | None = None,
     notes: Mapping[int, Mapping[str, Any]] | None = None,
     decoded: Callable[[int], None] = lambda batch_id: None,
-    clock_skew_ms: int = MAX_CLOCK_SKEW_MS,
-    tables: Mapping[str, str] | None = None,
 ) -> list[DecodedBatch]:
     """Decodes every batch that is not decoded yet, oldest first.
 
-    `up_to`: the last batch to decode; None for the newest. `claim_store`: folder or URI of TiCDC's claim store.
-    `decoded_before`: the lake that a rebuild decodes again; its table `batches` has what the notes of old batches said.
-    `notes`: batch → fields that its stored note lacks (`Intake.notes`). `decoded` receives the number of each batch.
-    `clock_skew_ms`: how much later than the commit of its batch a watermark or heartbeat may be. `tables`: topic →
-    `database.table` of the topics of Flink (`topic_tables`).
+    `up_to`: the last batch to decode; None for the newest. `decoded_before`: the lake that a rebuild decodes again; its
+    table `batches` has what the notes of old batches said. `notes`: batch → fields that its stored note lacks
+    (`Intake.notes`). `decoded` receives the number of each batch.
     Raises LakeError if the Delta log of a table of the lake is damaged.
     """
     require_intact_logs(lake.paths.own_tables)
@@ -91,8 +100,7 @@ def decode_batches(
     recorded = (notes or {}) if decoded_before is None else recorded_notes(decoded_before)
     batches = []
     for batch_id in range(last + 1, newest + 1):
-        note = recorded.get(batch_id)
-        batches.append(_decode_batch(lake, batch_id, dialect, claim_store, note, clock_skew_ms, tables or {}))
+        batches.append(_decode_batch(lake, batch_id, settings, recorded.get(batch_id)))
         decoded(batch_id)
     return batches
 
@@ -114,26 +122,20 @@ def decoded_batches(lake: Lake, first: int, last: int) -> list[DecodedBatch]:
 
 
 def _decode_batch(
-    lake: Lake,
-    batch_id: int,
-    dialect: DialectName,
-    claim_store: str | None,
-    recorded: Mapping[str, Any] | None,
-    clock_skew_ms: int,
-    tables: Mapping[str, str],
+    lake: Lake, batch_id: int, settings: DecodeSettings, recorded: Mapping[str, Any] | None
 ) -> DecodedBatch:
-    note = _raw_note(lake, batch_id, recorded)
-    latest_ms = note["committed_ms"] + clock_skew_ms
+    note, dialect = _raw_note(lake, batch_id, recorded), settings.dialect
+    latest_ms = note["committed_ms"] + settings.clock_skew_ms
     raw = read_raw_batches(lake, batch_id, batch_id)
-    values = inspect_values(lake, raw, note, claim_store)
+    values = inspect_values(lake, raw, note, settings.claim_store)
     records = sum(span.records for span in values.ranges)
     commit = _commit(lake.paths, "change_log", batch_id, note)
     begun = is_committed(lake.spark, lake.paths.table("change_log"), commit)
     claims_commit = Commit(claims_writer(lake.paths), batch_id, {"batch": batch_id, "run_id": note["run_id"]})
-    raw = with_contents(lake, raw, values, claims_commit, claim_store, begun=begun)
+    raw = with_contents(lake, raw, values, claims_commit, settings.claim_store, begun=begun)
     if dialect == "auto" and values.may_have_zero_ids:
         raw = with_senders(raw, topics_of_canal(lake, raw, batch_id, values.ranges))
-    raw = with_tables(raw, tables)
+    raw = with_tables(raw, settings.tables)
     # the rules allow MAX_CLOCK_SKEW_MS after the time at which a record was sent
     raw = raw.withColumn(READ_BY, F.array(F.lit(latest_ms - MAX_CLOCK_SKEW_MS).cast("bigint")))
     with small_query(lake.spark, records):

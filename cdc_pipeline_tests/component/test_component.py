@@ -18,6 +18,7 @@ from cdc_pipeline.catalogs.glue import Glue
 from cdc_pipeline.catalogs.hive import Hive
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import CaptureFilesSource
+from cdc_pipeline.dialects.decoded_tables import DecodeSettings
 from cdc_pipeline.lake.catalog import CatalogColumn, CatalogEntry, write_catalog
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.computed_columns import ComputedColumn
@@ -131,7 +132,7 @@ def test_all_fields(load: Callable[[str], CdcPipeline]) -> None:
         "s3a://bucket/lake",
         "Asia/Shanghai",
         64,
-        "ticdc",
+        DecodeSettings("ticdc"),
         keys,
         policy,
         owners=("team:data", "a@b.org"),
@@ -211,7 +212,7 @@ def test_a_kafka_source(load: Callable[[str], CdcPipeline], monkeypatch: pytest.
 @pytest.mark.parametrize("source", [_GOOD["source"], _KAFKA], ids=["capture files", "Kafka"])
 def test_tables_of_topics(load: Callable[[str], CdcPipeline], source: dict[str, Any]) -> None:
     fields = {**_GOOD, "source": {**source, "tables": {"a": "Shop.orders"}}, "keys": {"shop.Orders": ["id"]}}
-    assert load(_yaml(fields)).pipeline.tables == {"a": "Shop.orders"}
+    assert load(_yaml(fields)).pipeline.decoding.tables == {"a": "Shop.orders"}
 
 
 @pytest.mark.parametrize(

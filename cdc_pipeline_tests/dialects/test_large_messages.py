@@ -21,7 +21,7 @@ from cdc_pipeline.dialects.claim_files import ClaimStore, file_name
 from cdc_pipeline.dialects.claims import CONTENT, PROBLEM
 from cdc_pipeline.dialects.contents import inspect_values, with_contents
 from cdc_pipeline.dialects.decode import decode
-from cdc_pipeline.dialects.decoded_tables import decode_batches
+from cdc_pipeline.dialects.decoded_tables import DecodeSettings, decode_batches
 from cdc_pipeline.lake.delta import Commit, table_state
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
@@ -80,7 +80,9 @@ def _letters(spark: SparkSession, paths: LakePaths) -> list[Any]:
 
 
 def _rebuilt(spark: SparkSession, paths: LakePaths, claim_store: str | None = None) -> Any:
-    return Rebuilder(CutMaker(Lake(spark, paths), "again", "UTC", 2, lambda _: None), "auto", claim_store).rebuild()
+    return Rebuilder(
+        CutMaker(Lake(spark, paths), "again", "UTC", 2, lambda _: None), DecodeSettings(claim_store=claim_store)
+    ).rebuild()
 
 
 # ---- the plan of a batch
@@ -313,7 +315,7 @@ def test_without_a_store_and_with_one_that_is_not_there(spark: SparkSession, tmp
     for name, store in (("none", None), ("gone", str(tmp_path / "gone")), ("unknown", "nosuch://key:hush@host/x")):
         paths = LakePaths(str(tmp_path / name), "shop")
         ingest_new_files(Lake(spark, paths), str(captures), "test")
-        decode_batches(Lake(spark, paths), claim_store=store)
+        decode_batches(Lake(spark, paths), DecodeSettings(claim_store=store))
         found[name] = [(letter["rule"], letter["reason"]) for letter in _letters(spark, paths)]
         assert table_state(spark, paths.table("claims")) is None
     start = "expected: the complete row, in the message or in the claim-check file that it refers to; "

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects import unified
 from cdc_pipeline.dialects.decode import decode_with_reasons
+from cdc_pipeline.dialects.decoded_tables import DecodeSettings
 from cdc_pipeline.dialects.topic_tables import TABLE_EXPECTATION, with_tables
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
@@ -128,5 +129,5 @@ def test_the_dead_letter_names_the_setting(value: str, tables: dict[str, str], s
 def test_a_rebuild_decodes_with_the_declared_tables(lake: tuple[LakePaths, CutReport], spark: SparkSession) -> None:
     paths, _ = lake
     maker = CutMaker(Lake(spark, paths), "again", "UTC", 2, lambda _: None, _KEYS)
-    report = Rebuilder(maker, tables=_TABLES).rebuild()
+    report = Rebuilder(maker, DecodeSettings(tables=_TABLES)).rebuild()
     assert report.all_equal, report.tables

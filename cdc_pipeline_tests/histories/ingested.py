@@ -199,7 +199,7 @@ class IngestedHistories:
         """Tables that a rebuild changes, though nothing in them was late, or that differ from upstream after it."""
         expected = self.changed_by_rebuild()
         maker = CutMaker(Lake(self.spark, self.paths), "rebuild", "UTC", 2, lambda line: None, columns=self.columns)
-        report = Rebuilder(maker, "auto").rebuild()
+        report = Rebuilder(maker).rebuild()
         wrong = [f"rebuilt: {table}" for table in report.tables if not table.equal and str(table.table) not in expected]
         assert self.begins_later or not self.late()
         return wrong + [f"rebuilt: {line}" for line in self.differences_at_end()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,16 +17,22 @@ from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline_tests.local_kafka import definitions
 from cdc_pipeline_tests.local_kafka.broker import LocalBroker
 from cdc_pipeline_tests.local_kafka.daemon import running_daemon
+from cdc_pipeline_tests.local_kafka.definitions import BOOTSTRAP, LAKE
 from cdc_pipeline_tests.local_kafka.feed import Record, capture_records, create_topics, partition_counts, produce
 from cdc_pipeline_tests.support.lakes.runs import mirror_differences, records_until
+from cdc_pipeline_tests.support.servers.browser import browser
+from cdc_pipeline_tests.support.servers.webserver import webserver
 from cdc_pipeline_tests.support.shop import CAPTURE
 from cdc_pipeline_tests.support.spark_settings import SHORT_LIVED, write_defaults
 
 pytestmark = pytest.mark.jvm
 
 _ROOT = Path(__file__).parents[2]
+_PICTURES = os.environ.get("CDC_PICTURES")
+"""The folder of the docs' pictures, if they are taken."""
 _PATIENCE_SECONDS = 900.0  # timeout; a slow machine shares two cores with the other tests
 _FEW = 300  # enough for a watermark in each partition
 # A part of the shop: `test_slices` and `test_kafka` use all of it.
@@ -62,6 +69,26 @@ def test_mirrors_arrive_by_themselves(daemon: LocalBroker, spark: SparkSession, 
     for table in _TABLES:
         name, truth = TableName("shop", table), truth_at_end["tables"][f"shop.{table}"]
         assert mirror_differences(spark, paths, name, truth["columns"], truth["rows"]) == []
+    if _PICTURES:
+        _show_topic(tmp_path, daemon, Path(_PICTURES))
+
+
+def _show_topic(tmp_path: Path, broker: LocalBroker, pictures: Path) -> None:
+    """The page of the topic, with the offsets and the lag that the runs observed."""
+    environment = {BOOTSTRAP: broker.bootstrap, LAKE: str(tmp_path / "lake")}
+    with (
+        webserver(tmp_path / "dagster", "-m", definitions.__name__, **environment) as server,
+        browser(tmp_path / "profile") as page,
+    ):
+        page.open(
+            server.page("/assets/live/source/topic_pattern?view=events"),
+            "Observed",
+            "lag",
+            "partitions",
+            size=(1400, 600),
+        )
+        page.settle()
+        page.picture(pictures / "topic.png")
 
 
 def _produce(broker: LocalBroker, records: list[Record]) -> None:

@@ -66,6 +66,6 @@ def test_it_goes_on_where_a_run_has_died(spark: SparkSession, tmp_path: Path, is
     ingest_new_files(lake, str(tmp_path / "captures"), "died")
     store_format(lake)
     if is_decoded:
-        decode_batches(lake, "auto")
+        decode_batches(lake)
     _run(tmp_path)
     assert spark.read.format("delta").load(lake.paths.mirror(TableName("db", "x"))).count() == 1

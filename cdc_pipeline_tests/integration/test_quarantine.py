@@ -174,12 +174,12 @@ def test_a_table_that_cannot_be_created_and_a_rebuild_of_all(stream: Stream) -> 
                 stream.run()
         stream.run()
         assert _quarantined(stream)["new"][1] == 1
-        assert Rebuilder(_maker(stream), "auto").rebuild().all_equal
+        assert Rebuilder(_maker(stream)).rebuild().all_equal
         assert _quarantined(stream)["new"][1] == 1
         # a rebuild quarantines no further table
         with broken("a"), pytest.raises(BrokenError, match="rows of a"):
-            Rebuilder(_maker(stream), "auto").rebuild()
-    assert Rebuilder(_maker(stream), "auto").rebuild().cut_id is not None
+            Rebuilder(_maker(stream)).rebuild()
+    assert Rebuilder(_maker(stream)).rebuild().cut_id is not None
     assert (_quarantined(stream), stream.rows("new")) == ({}, [(1, "n")])
     assert lake_balance(Lake(stream.spark, stream.paths)).is_balanced
 
@@ -281,7 +281,7 @@ def test_a_rebuild_abandons_a_cut_that_cannot_be_finished(stream: Stream, first:
             copy.run(columns=others)
         with pytest.raises(MaskSaltError):
             Rebuilder(_maker(copy, columns=others)).rebuild(["db.a"])
-        assert Rebuilder(_maker(copy, columns=others), "auto").rebuild().cut_id == 2
+        assert Rebuilder(_maker(copy, columns=others)).rebuild().cut_id == 2
         assert not is_begun(Lake(stream.spark, copy.paths), published_cut(Lake(stream.spark, copy.paths)))
         # upstream's state at the previous cut, and the changes since
         assert (copy.rows("bag"), copy.rows("a")) == ([(1, "q")], [])

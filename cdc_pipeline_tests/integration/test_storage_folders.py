@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdc_pipeline.dialects.decoded_tables import decode_batches
+from cdc_pipeline.dialects.decoded_tables import DecodeSettings, decode_batches
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.changes.progress import published_cut
@@ -35,7 +35,7 @@ _TABLES = frozenset(
 def _ingest(spark: SparkSession, paths: LakePaths, source: TicdcStorage) -> CutReport:
     """One run of all stages, which decodes messages of TiCDC only."""
     source.ingest(Lake(spark, paths), RunContext("run", lambda line: None))
-    decode_batches(Lake(spark, paths), "ticdc")
+    decode_batches(Lake(spark, paths), DecodeSettings("ticdc"))
     maker = CutMaker(Lake(spark, paths), "run", "UTC", 2, lambda line: None, {}, DdlPolicy())
     return maker.advance()
 

@@ -210,7 +210,7 @@ def test_nothing_became_a_dead_letter_and_changes_balance(known: tuple[LakePaths
 def test_a_rebuild_makes_the_same_rows(known: tuple[LakePaths, Any], spark: SparkSession) -> None:
     """In one cut: where a later change known of a row, its gap is not there any more."""
     paths = known[0]
-    report = Rebuilder(CutMaker(Lake(spark, paths), "again", "UTC", 2, lambda _: None), "auto").rebuild()
+    report = Rebuilder(CutMaker(Lake(spark, paths), "again", "UTC", 2, lambda _: None)).rebuild()
     assert {table.table: table.equal for table in report.tables} == dict.fromkeys(
         (table.table for table in report.tables), True
     )

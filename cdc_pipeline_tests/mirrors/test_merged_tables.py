@@ -115,7 +115,7 @@ def test_three_tables_in_one_mirror(spark: SparkSession, tmp_path: Path) -> None
     assert set(ingested.statuses().values()) == {"applied"}
 
     # all anew in one cut is the same
-    again = Rebuilder(ingested.maker(), "auto").rebuild()
+    again = Rebuilder(ingested.maker()).rebuild()
     assert again.all_equal, again
     assert again.cut_id is None
 
@@ -160,7 +160,7 @@ def test_all_that_mirrors_carry_at_once(spark: SparkSession, tmp_path: Path) -> 
     ]
     assert rows(ingested, "m.bags") == ("id v of", [("a.bag", "9", "y", "a.9"), ("b.bag", "1", "x", "b.1")])
     assert [(entry.rows, entry.gaps) for entry in report.mirrors] == [(2, ()), (4, ())]
-    again = Rebuilder(ingested.maker(), "auto").rebuild()
+    again = Rebuilder(ingested.maker()).rebuild()
     assert again.all_equal, again
 
 
@@ -187,7 +187,7 @@ def test_a_stream_without_watermarks(spark: SparkSession, tmp_path: Path) -> Non
     report = ingested.send([_canal(table, 3, "3", 2) for table in names], None)
     assert all("arrived after" in " ".join(entry.gaps) for entry in report.mirrors)
     assert lake_balance(Lake(spark, ingested.paths)).is_balanced
-    Rebuilder(ingested.maker(), "auto").rebuild()
+    Rebuilder(ingested.maker()).rebuild()
     assert rows(ingested, "m.orders")[1] == [("a.o1", "2"), ("b.o1", "1"), ("b.o1", "2"), ("b.o1", "3")]
     assert rows(ingested, "m.bags")[1] == [("a.bag", "1"), ("b.bag", "1"), ("b.bag", "1"), ("b.bag", "3")]
     assert lake_balance(Lake(spark, ingested.paths)).is_balanced

@@ -81,7 +81,7 @@ def test_mirrors_keep_what_they_were_made_with_until_a_rebuild(spark: SparkSessi
     assert {name: beside for name, (beside, _) in found.items()} == made_with
     # as the declaration would be after the setting was taken out; `own` cannot have two columns of one name
     rules = ColumnRules(METADATA_COLUMNS[:3])
-    rebuilder = Rebuilder(CutMaker(Lake(spark, paths), "r", "UTC", 2, lambda _: None, columns=rules), "auto")
+    rebuilder = Rebuilder(CutMaker(Lake(spark, paths), "r", "UTC", 2, lambda _: None, columns=rules))
     differing = {table.table for table in rebuilder.rebuild().tables if not table.equal}
     assert differing == {f"mirror/db.{name}" for name in ROWS}
     assert _mirrors(spark, paths) == {name: (list(METADATA_COLUMNS[:3]), rows) for name, rows in ROWS.items()}

@@ -130,11 +130,11 @@ def test_tables_that_are_in_and_out_and_change_sides(
     moved["europe.orders"] = Table(ID_V, [("1", "f"), ("2", "g"), ("3", "h")])
     ingested.assert_mirrors({**moved, "db.out": Table(ID_V, [("4", "new")], gaps=True)})
     # a rebuild takes in what was left out before; what came by a RENAME stays without its rows
-    Rebuilder(ingested.maker(), "auto").rebuild()
+    Rebuilder(ingested.maker()).rebuild()
     rows = [("1", "x"), ("2", "y"), ("3", "z"), ("4", "new"), ("9", "never seen")]
     ingested.assert_mirrors({**moved, "db.out": Table(ID_V, rows)})
     assert lake_balance(Lake(spark, ingested.paths)).is_balanced
-    assert Rebuilder(ingested.maker(), "auto").rebuild().all_equal
+    assert Rebuilder(ingested.maker()).rebuild().all_equal
 
     # two tables, one mirror: nothing is touched
     newest = published_cut(Lake(spark, ingested.paths)).cut_id

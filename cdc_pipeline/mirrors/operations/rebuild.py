@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import glob
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,11 +19,9 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
 from cdc_pipeline.dialects.claims import CLAIMS
 from cdc_pipeline.dialects.contents import RELEASES
-from cdc_pipeline.dialects.decode import DialectName
-from cdc_pipeline.dialects.decoded_tables import decode_batches
+from cdc_pipeline.dialects.decoded_tables import DecodeSettings, decode_batches
 from cdc_pipeline.errors import TransientError
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.delta import Commit, table_state
@@ -117,12 +115,7 @@ class Rebuilder:
     """Rebuilds tables of one pipeline."""
 
     maker: CutMaker
-    dialect: DialectName = "auto"
-    claim_store: str | None = None
-    """Where large messages are read that the lake does not keep yet."""
-    clock_skew_ms: int = MAX_CLOCK_SKEW_MS
-    tables: Mapping[str, str] = field(default_factory=dict)
-    """Topic → `database.table` of the topics of Flink (`dialects.topic_tables`)."""
+    decoding: DecodeSettings = field(default_factory=DecodeSettings)
 
     @property
     def _lake(self) -> Lake:
@@ -251,16 +244,7 @@ class Rebuilder:
                 for table in DECODED:
                     keep_table_small(scratch, table, scratch.paths.table(table), lambda line: None)
 
-        decode_batches(
-            scratch,
-            self.dialect,
-            last_batch,
-            self.claim_store,
-            self._lake,
-            decoded=decoded,
-            clock_skew_ms=self.clock_skew_ms,
-            tables=self.tables,
-        )
+        decode_batches(scratch, self.decoding, last_batch, self._lake, decoded=decoded)
 
     @contextmanager
     def _scratch_lake(self, borrowed: Iterable[str]) -> Iterator[Lake]:

@@ -159,9 +159,9 @@ class Releaser:
         records = raw.where(F.col("batch_id").isin(batches))
         records = records.join(F.broadcast(chosen), ["batch_id", *POSITION], "left_semi")
         records = with_replacements(records, _with_earlier(chosen, kept))
-        records = with_tables(with_senders(records, unnumbered_topics(self._lake)), self.rebuilder.tables)
+        records = with_tables(with_senders(records, unnumbered_topics(self._lake)), self.rebuilder.decoding.tables)
         # the checkpoint keeps Spark from pushing the filter through the decoding, which takes its planner minutes
-        decoded = decode_with_reasons(with_decompressed(records), self.rebuilder.dialect).localCheckpoint()
+        decoded = decode_with_reasons(with_decompressed(records), self.rebuilder.decoding.dialect).localCheckpoint()
         return decoded.where((F.col("kind") == DEAD) & (F.col("rule") != CLAIM_RULE))
 
 

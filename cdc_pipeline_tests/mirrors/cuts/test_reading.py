@@ -91,7 +91,7 @@ class Stream:
 
     def rebuilt(self) -> RebuildReport:
         maker = CutMaker(Lake(self.spark, self.paths), "rebuild", "UTC", 2, lambda line: None)
-        return Rebuilder(maker, "auto").rebuild()
+        return Rebuilder(maker).rebuild()
 
     def gaps(self, table: str) -> tuple[str, ...]:
         state = table_state(self.spark, self.paths.mirror(TableName("db", table)))
@@ -233,7 +233,7 @@ def test_a_quiet_lake_that_is_maintained_each_night(stream: Stream, spark: Spark
         tables = cdc_pipeline.read_cut(spark, lake.paths.root, "shop", None if step is None else watermark_tso(step))
         assert seen(tables) == TRUTH[30]
     maker = CutMaker(lake, "rebuild", "UTC", 2, lambda line: None)
-    assert Rebuilder(maker, "auto").rebuild().cut_id is None
+    assert Rebuilder(maker).rebuild().cut_id is None
 
 
 def test_a_rebuild_without_the_commits_of_raw(stream: Stream, spark: SparkSession, tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_rebuild_without_the_commits_of_raw(stream: Stream, spark: SparkSessio
     assert len(before) == len(SLICES)
     assert batch_note(lake, 1) is None
     maker = CutMaker(lake, "rebuild", "UTC", 2, lambda line: None)
-    report = Rebuilder(maker, "auto").rebuild()
+    report = Rebuilder(maker).rebuild()
     assert [table for table in report.tables if not table.equal] == []
     assert report.cut_id is None
     assert sorted(map(str, recorded_notes(lake).values())) == before

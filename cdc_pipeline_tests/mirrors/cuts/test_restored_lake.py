@@ -147,7 +147,7 @@ def test_a_restored_mirror_is_rebuilt(stream: Stream, tables: list[str]) -> None
 
     def rebuild() -> int | None:
         _open(stream)
-        return Rebuilder(_maker(stream), "auto").rebuild(tables).cut_id
+        return Rebuilder(_maker(stream)).rebuild(tables).cut_id
 
     _restore(stream, path, 1)
     stream.write_slice(25, put("t", 22, "3", "d"))

@@ -248,7 +248,7 @@ def test_without_watermarks_and_made_so_by_a_rebuild(spark: SparkSession, tmp_pa
     # a mirror created without soft_delete has it after a rebuild
     ingested("0.jsonl", [table, *old, *first], ColumnRules())
     assert _rows(spark, paths, "c") == [(2, "bb"), (3, "c")]
-    Rebuilder(CutMaker(Lake(spark, paths), "r", "UTC", 2, lambda _: None, columns=RULES), "auto").rebuild()
+    Rebuilder(CutMaker(Lake(spark, paths), "r", "UTC", 2, lambda _: None, columns=RULES)).rebuild()
     assert _rows(spark, paths, "c") == [(1, "a", True), (2, "bb", False), (3, "c", False)]
     assert ingested("1.jsonl", second, RULES) == []
     assert _rows(spark, paths, "c") == [(1, "a", True), (2, "bb", False), (3, "c", True)]

@@ -162,7 +162,7 @@ def test_a_rebuild_is_equal_and_hashes_anew_under_another_salt(
     salt = "another salt of the tests"
     rules = ColumnRules(masks=WITH_LATER.masks, salt=salt)
     maker = CutMaker(Lake(spark, ingested), "again", "UTC", 2, lines.append, columns=rules)
-    report = Rebuilder(maker, "auto").rebuild()
+    report = Rebuilder(maker).rebuild()
     assert [line for line in lines if line.startswith("decod")] == [
         "decoding 2 batches again",
         "decoded 1 of 2 batches",

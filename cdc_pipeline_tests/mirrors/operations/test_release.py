@@ -79,7 +79,7 @@ class ReleaseLake:
         ingest(self.spark, self.paths, self.folder / "captures")
 
     def rebuilder(self, run_id: str) -> Rebuilder:
-        return Rebuilder(CutMaker(Lake(self.spark, self.paths), run_id, "UTC", 2, lambda _: None), "auto")
+        return Rebuilder(CutMaker(Lake(self.spark, self.paths), run_id, "UTC", 2, lambda _: None))
 
     def table(self, name: str) -> Any:
         return self.spark.read.format("delta").load(self.paths.table(name))

@@ -197,7 +197,7 @@ def test_what_is_dropped_is_kept_and_a_table_waits_until_its_statement_is_approv
     assert report.totals.pending == 0
     assert all(entry.gaps == () for entry in report.mirrors)
     assert lake_balance(Lake(spark, ingested.paths)).is_balanced
-    assert Rebuilder(ingested.maker(), "auto").rebuild().all_equal
+    assert Rebuilder(ingested.maker()).rebuild().all_equal
 
 
 def test_a_dropped_database_waits_table_by_table(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cdc_pipeline.contracts.limits import MAX_CLOCK_SKEW_MS
-from cdc_pipeline.dialects.decoded_tables import decode_batches
+from cdc_pipeline.dialects.decoded_tables import DecodeSettings, decode_batches
 from cdc_pipeline.lake.format import store_format
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.paths import LakePaths
@@ -40,7 +40,8 @@ def ingest(
     source = CaptureFiles(str(captures)) if isinstance(captures, Path) else captures
     source.ingest(Lake(spark, paths), RunContext(run_id, lambda line: None))
     store_format(Lake(spark, paths))
-    decode_batches(Lake(spark, paths), claim_store=claim_store, clock_skew_ms=clock_skew_ms, tables=tables)
+    settings = DecodeSettings(claim_store=claim_store, clock_skew_ms=clock_skew_ms, tables=tables or {})
+    decode_batches(Lake(spark, paths), settings)
     maker = CutMaker(
         Lake(spark, paths),
         run_id,

@@ -81,6 +81,13 @@ class Page:
             assert time.monotonic() < until, f"nothing says {text!r}:\n{self.text()}"
             time.sleep(0.3)
 
+    def show(self, text: str) -> None:
+        """Scrolls to the innermost element with exactly this text."""
+        find = (
+            f"[...document.querySelectorAll('*')].filter(found => found.innerText?.trim() === {json.dumps(text)}).pop()"
+        )
+        self.evaluated(f"({find}).scrollIntoView()")
+
     def replace(self, text: str, other: str) -> None:
         """Replaces a text on the page, for screenshots."""
         nodes = "document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)"

@@ -40,8 +40,10 @@ class Webserver:
 
 
 @contextmanager
-def webserver(home: Path, **environment: str) -> Iterator[Webserver]:
+def webserver(home: Path, *target: str, **environment: str) -> Iterator[Webserver]:
     """Starts the webserver with its instance in `home`, created with this project's settings. Ends it with the context.
+
+    `target`: options that select other definitions than workspace.yaml.
 
     The webserver's environment has its own host and port in CDC_WEBSERVER.
     """
@@ -51,7 +53,7 @@ def webserver(home: Path, **environment: str) -> Iterator[Webserver]:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     found = Webserver(port)
-    command = [str(Path(sys.executable).with_name("dagster-webserver")), "-w", "workspace.yaml"]
+    command = [str(Path(sys.executable).with_name("dagster-webserver")), *(target or ("-w", "workspace.yaml"))]
     with (home / "webserver.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "-h", "127.0.0.1", "-p", str(port)],
