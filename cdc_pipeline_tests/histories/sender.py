@@ -7,6 +7,7 @@ changes above it may precede it. Watermarks may repeat, and regress after a rest
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from cdc_pipeline_tests.histories.message import physical_ms
@@ -257,7 +258,8 @@ def _built_together(timeline: list[Sent], choices: Choices) -> list[Sent]:
         if not batch or _waited(found, sent, timeline) or (begins and choices.chance(0.25)):
             batch += 1
             end = choices.integer(place, min(place + 8, len(timeline) - 1))
-            built = max(built + 1, max(later.ts for later in timeline[place : end + 1]))
+            same_run = takewhile(lambda later: not later.restarted, timeline[place + 1 : end + 1])
+            built = max(built + 1, sent.ts, *(later.ts for later in same_run))
         elif begins:
             built = max(built + choices.chance(0.4), sent.ts)
         found.append(replace(sent, ts=built, batch=batch))
