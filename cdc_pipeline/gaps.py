@@ -37,7 +37,7 @@ class GapKind(Enum):
     UNSURE_ORDER = auto()
     """The order of changes from several partitions is unknown."""
     UNKNOWN_DUPLICATES = auto()
-    """Equal changes of a keyless table may be redeliveries."""
+    """Equal changes of a keyless table, or equal statements, may be redeliveries."""
     DEAD_LETTERS = auto()
     BAD_VALUES = auto()
     """Rows with values that their column types cannot hold."""

@@ -99,7 +99,7 @@ def _all_canal_codes() -> dict[str, frozenset[int]]:
 
 
 _OF_SIZED_TEXT = 2004
-"""Canal's code of `TEXT(n)`, which is no text for it: `LogEventConvert.isText` compares the whole type."""
+"""Canal's code of `TEXT(n)` and LONG, no texts for it: `LogEventConvert.isText` compares the whole type."""
 _ALL_CANAL_CODES = _all_canal_codes()
 """First word of a MySQL type → all codes that Canal may write for it. An unsigned integer may have either of its codes."""
 _WORD = "^[a-z0-9]+"
@@ -112,17 +112,17 @@ def contradictions(mysql_types: Mapping[str, str | None], sql_types: Mapping[str
         word = re.match(_WORD, (text or "").strip().lower())
         allowed = _ALL_CANAL_CODES.get(word[0]) if word else None
         code = sql_types.get(name)
-        if code == _OF_SIZED_TEXT and is_sized_text(text or ""):
+        if code == _OF_SIZED_TEXT and is_text_as_bytes(text or ""):
             continue
         if allowed is not None and code is not None and code not in allowed:
             found.append(name)
     return tuple(found)
 
 
-def is_sized_text(mysql_type: str) -> bool:
-    """Whether the type is a text with a size, such as `TEXT(500)`."""
+def is_text_as_bytes(mysql_type: str) -> bool:
+    """Whether the type is a text that is none for Canal: one with a size, such as `TEXT(500)`, or LONG (MEDIUMTEXT)."""
     base, bracket, _ = mysql_type.strip().lower().partition("(")
-    return bool(bracket) and base.strip() in TEXTS
+    return (bool(bracket) and base.strip() in TEXTS) or base in ("long", "long varchar")
 
 
 def ticdc_codes(mysql_type: str, value: str, early: str) -> str:

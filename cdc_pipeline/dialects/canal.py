@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 
 from cdc_pipeline.contracts.canal import INSERT_TYPES, STATEMENT_TYPES, CanalDdl, CanalNote, CanalRow, CanalStatement
 from cdc_pipeline.contracts.canal_json import NO_KEY, ROW_TYPES, XA_TYPES
-from cdc_pipeline.contracts.java_types import contradictions, is_sized_text
+from cdc_pipeline.contracts.java_types import contradictions, is_text_as_bytes
 from cdc_pipeline.contracts.sent_canal_json import CanalDdlSent, CanalNoteSent, CanalRowSent, CanalStatementSent
 from cdc_pipeline.dialects.dialect import Dialect, Form, MessageTypes, Trait, mysql_type, no_row, row_images
 from cdc_pipeline.dialects.envelope import BATCH, MESSAGE
@@ -167,7 +167,7 @@ def _types(message: Row) -> MessageTypes:
         if sql_types.get(name) in _BYTES_CODES:
             if text.strip().lower() == "json":
                 encodings[name] = JSON_BYTES
-            elif is_sized_text(text):
+            elif is_text_as_bytes(text):
                 encodings[name] = TEXT_BYTES
     return MessageTypes(types, encodings, contradictions(types, sql_types))
 

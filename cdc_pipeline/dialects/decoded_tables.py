@@ -35,7 +35,6 @@ from cdc_pipeline.lake.tables.batches import BATCHES_SCHEMA, last_decoded_batch,
 from cdc_pipeline.lake.tables.ddl_history import with_empty_results
 from cdc_pipeline.lake.writes import append_if, append_once
 from cdc_pipeline.mysql.ddl.statements import event_changes
-from cdc_pipeline.positions import POSITION
 from cdc_pipeline.sources.intake import OffsetRange
 from cdc_pipeline.sources.raw_batches import batch_note, newest_batch
 from cdc_pipeline.spark.small_frames import small_frame, small_query, small_table
@@ -238,26 +237,26 @@ def _write_batch(
     append_rows(lake, "batches", small_table([row], BATCHES_SCHEMA), _commit(lake.paths, "batches", batch_id, note))
 
 
-_SEARCHED_OFFSETS = 1000
-"""Offsets before an XA ROLLBACK in which the rows of its transaction are searched."""
+_SEARCHED_MS = 60_000
+"""Time before an XA ROLLBACK in which the rows of its transaction are searched."""
 
 
 def ddl_rows(frame: DataFrame, change_log: DataFrame) -> DataFrame:
     """Rows of `ddl_history`: `unified.ddl_events` of a decoded frame, and `changes`, the parsed statement as text.
 
     The `sql` of a schema file without a statement (TiCDC's storage sink) is the equivalent CREATE TABLE. An XA ROLLBACK
-    names no table: it gets one row per table whose rows precede it in `change_log`, which must have the frame's row changes.
+    names no table: it gets one row per table with rows in the minute before it in `change_log`, which must have those of the
+    frame.
 
     Collects the statements to parse them; they are few.
     """
     events = unified.ddl_events(frame)
     names = events.columns
-    bounds = _transaction_bounds(frame)
     rows = []
     for row in events.collect():
         tables = [(row["database"], row["table"])]
         if row["kind"] == unified.XA:
-            tables = _rolled_back_tables(row, bounds, change_log)
+            tables = _rolled_back_tables(row, change_log)
         for database, table in tables:
             sql = BY_NAME[row["dialect"]].statement(row)
             values = {**row.asDict(), "database": database, "table": table, "sql": sql}
@@ -267,30 +266,16 @@ def ddl_rows(frame: DataFrame, change_log: DataFrame) -> DataFrame:
     return small_frame(frame.sparkSession, rows, schema)
 
 
-def _transaction_bounds(frame: DataFrame) -> list[Row]:
-    """The positions of the batch's XA and DDL events."""
-    is_bound = F.col("kind").isin(unified.XA, *unified.DDL_STATEMENTS)
-    return frame.where(is_bound).select(*POSITION).collect()
+def _rolled_back_tables(event: Row, change_log: DataFrame) -> list[tuple[str, str]]:
+    """The tables with rows in the minute before an XA ROLLBACK, which names none (canal-facts 36); an unnamed one if none.
 
-
-def _rolled_back_tables(event: Row, bounds: list[Row], change_log: DataFrame) -> list[tuple[str, str]]:
-    """The tables of the last rows before an XA ROLLBACK, which names no table (canal-facts 36); an unnamed one if none.
-
-    They are probably the tables of its transaction. The stream has nothing that links the two.
+    Those of its transaction are probably among them: nothing in the stream tells its rows from those of others.
     """
-    earlier = [
-        bound["offset"]
-        for bound in bounds
-        if (bound["topic"], bound["partition"]) == (event["topic"], event["partition"])
-        and bound["offset"] < event["offset"]
-    ]
-    first = max([event["offset"] - _SEARCHED_OFFSETS, *(offset + 1 for offset in earlier)])
+    is_own = F.col("partition") == event["partition"]
     before = change_log.where(
         (F.col("topic") == event["topic"])
-        & (F.col("partition") == event["partition"])
-        & F.col("offset").between(first, event["offset"] - 1)
+        & F.col("at").between(event["at"] - (_SEARCHED_MS << unified.TSO_SHIFT), event["at"])
+        & (~is_own | (F.col("offset") < event["offset"]))
     )
-    last = before.agg(F.max("offset").alias("offset")).select("offset")
-    times = before.join(last, "offset").select("es").distinct()
-    tables = before.join(times, "es").select("database", "table").distinct().orderBy("database", "table")
+    tables = before.select("database", "table").distinct().orderBy("database", "table")
     return [(row["database"], row["table"]) for row in tables.collect()] or [("", "")]

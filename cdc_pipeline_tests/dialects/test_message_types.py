@@ -82,7 +82,13 @@ _CASES: dict[str, tuple[str, bytes | None, MessageTypes | None]] = {
             _canal(text, code),
             _of_canal(text, {} if code == 2005 else {"j": TEXT_BYTES}),
         )
-        for text, code in (("TEXT(500)", 2004), ("MediumText (9)", 2004), ("TEXT(500)", -4), ("TEXT", 2005))
+        for text, code in (
+            ("TEXT(500)", 2004),
+            ("MediumText (9)", 2004),
+            ("LONG", 2004),
+            ("TEXT(500)", -4),
+            ("TEXT", 2005),
+        )
     },
     "Canal, a text with the code of bytes": (
         "canal",

@@ -3,9 +3,10 @@
 At one TSO the same statement is one statement. Canal's time is a whole second, in which a table may be dropped or truncated
 twice: there the n-th of several equal statements in one delivery (`deliveries`) is a copy of the n-th in another.
 
-Inside one delivery an equal statement is new if it can happen again: another statement about its tables lies in between, or
-it can follow itself, as TRUNCATE and CREATE OR REPLACE TABLE can. Otherwise it is a copy from a batch that Canal resent
-(canal-facts 50).
+Inside one delivery an equal statement is new if it can happen again: another statement about its tables lies in between,
+what it renames exists again, and the new names are free; or it can follow itself, as TRUNCATE and CREATE OR REPLACE TABLE
+can. Otherwise it is a copy from a batch that Canal resent (canal-facts 50). A RENAME or an exchange that can happen again
+may be a copy all the same (`undoes_itself`): nothing tells a log that was rotated twice from a batch that was sent twice.
 """
 
 from __future__ import annotations
@@ -49,23 +50,26 @@ def statement_identities(events: Iterable[DdlEvent], deliveries_of: DeliveriesOf
     repeated = [event for equal in groups.values() if len(equal) > 1 for event in equal if _has_batch_number(event)]
     deliveries = deliveries_of(repeated) if repeated else {}
     numbers: dict[Position, int] = {}
-    for equal in groups.values():
-        last: dict[object, DdlEvent] = {}
-        first, most = deliveries.get(equal[0].position), 1
-        for event in equal:
-            number = 1
-            if _has_batch_number(event):
-                found = deliveries.get(event.position)
-                delivery = (*event.position[:2], found)
-                if delivery in last:
-                    same = [other for other in in_order if deliveries.get(other.position, found) == found]
-                    number = numbers[last[delivery].position] + _is_new(last[delivery], event, same)
-                last[delivery] = event
-                if found == first:
-                    most = max(most, number)
-                elif first is not None and first[-1] > event.commit_ts:
-                    number = min(number, most)
-            numbers[event.position] = number
+    copies: set[Position] = set()  # inside one delivery
+    last: dict[object, DdlEvent] = {}
+    most: dict[object, int] = defaultdict(lambda: 1)
+    for event in in_order:
+        first, found = deliveries.get(groups[event.identity][0].position), deliveries.get(event.position)
+        number = 1
+        if _has_batch_number(event):
+            delivery = (event.identity, *event.position[:2], found)
+            if delivery in last:
+                same = [other for other in in_order if deliveries.get(other.position, found) == found]
+                same = [other for other in same if other.position not in copies]
+                is_new = _is_new(last[delivery], event, same)
+                number = numbers[last[delivery].position] + is_new
+                copies |= set() if is_new else {event.position}
+            last[delivery] = event
+            if found == first:
+                most[event.identity] = max(most[event.identity], number)
+            elif first is not None and first[-1] > event.commit_ts:
+                number = min(number, most[event.identity])
+        numbers[event.position] = number
     return {event.position: (*event.identity, numbers[event.position]) for event in in_order}
 
 
@@ -75,13 +79,38 @@ def _has_batch_number(event: DdlEvent) -> bool:
 
 def _is_new(last: DdlEvent, event: DdlEvent, delivered: Sequence[DdlEvent]) -> bool:
     """Whether `event` happened after the equal statement `last`, and is no copy of it. `delivered`: the statements of their
-    delivery."""
-    return _can_follow_itself(event.changes) or any(
-        last.position < other.position < event.position
-        and other.identity != event.identity
-        and _share_a_table(event, other)
+    delivery without copies."""
+    if _can_follow_itself(event.changes):
+        return True
+    between = [
+        other
         for other in delivered
+        if last.position < other.position < event.position and other.identity != event.identity
+    ]
+    old, new = ({folded(pair[side]) for pair in _renamed(event.changes)} for side in (0, 1))
+    changes = [change for other in between for change in other.changes]
+    ended = {folded(name) for change in changes for name in (*change.names().dropped, *_ends(change, 0))}
+    created = {folded(name) for change in changes for name in (*change.names().created, *_ends(change, 1))}
+    dropped = {database for other in between for database in _dropped_databases(other)}
+    is_free = all(name in ended or name.database in dropped for name in new - old)
+    return any(_share_a_table(event, other) for other in between) and old - new <= created and is_free
+
+
+def undoes_itself(changes: Sequence[SchemaChange]) -> bool:
+    """Whether tables have other rows if the changes happen once more."""
+    alters = [change for change in changes if isinstance(change, AlterTable)]
+    return bool(_renamed(changes)) or any(
+        isinstance(clause, ExchangePartition) for change in alters for clause in change.clauses
     )
+
+
+def _renamed(changes: Sequence[SchemaChange]) -> list[tuple[TableName, TableName]]:
+    return [pair for change in changes for pair in change.names().renamed]
+
+
+def _ends(change: SchemaChange, side: int) -> list[TableName]:
+    """The old names of a RENAME (side 0), or the new ones (1)."""
+    return [pair[side] for pair in change.names().renamed]
 
 
 def _share_a_table(one: DdlEvent, other: DdlEvent) -> bool:
@@ -103,7 +132,7 @@ def _dropped_databases(event: DdlEvent) -> set[str]:
 
 def _can_follow_itself(changes: Sequence[SchemaChange]) -> bool:
     """Whether the changes are valid, and have an effect, directly after themselves."""
-    pairs = [pair for change in changes for pair in change.names().renamed]
+    pairs = _renamed(changes)
     swaps = bool(pairs) and {old for old, _ in pairs} == {new for _, new in pairs}
     dropped = {name for change in changes for name in change.names().dropped}
     replaces = any(name in dropped for change in changes for name in change.names().created)  # CREATE OR REPLACE TABLE

@@ -25,7 +25,7 @@ from cdc_pipeline.lake.tables.ddl_history import (
     NOT_INCLUDED,
     RESULT_COLUMNS,
 )
-from cdc_pipeline.mirrors.changes.statement_copies import DeliveriesOf, statement_identities
+from cdc_pipeline.mirrors.changes.statement_copies import DeliveriesOf, statement_identities, undoes_itself
 from cdc_pipeline.mirrors.changes.window import Window
 from cdc_pipeline.mirrors.cuts.cut_report import ReportedStatement
 from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
@@ -52,6 +52,8 @@ class CutStatements:
     """Outcomes of statements that need no planner, by position."""
     late: tuple[DdlEvent, ...] = ()
     """Statements of `decided` that arrived after the mirrors had passed their commit_ts."""
+    repeated: tuple[DdlEvent, ...] = ()
+    """Statements of `to_apply` that Canal may have sent twice."""
 
     @staticmethod
     def read(window: Window, history: DataFrame, deliveries_of: DeliveriesOf = lambda events: {}) -> CutStatements:
@@ -86,7 +88,8 @@ class CutStatements:
             else:
                 to_apply.append(event)
             seen.add(identities[event.position])
-        return CutStatements(tuple(to_apply), decided, tuple(late))
+        repeated = [one for one in to_apply if identities[one.position][-1] > 1 and undoes_itself(one.changes)]
+        return CutStatements(tuple(to_apply), decided, tuple(late), tuple(repeated))
 
     def routed(self, selection: TableSelection) -> CutStatements:
         """Replaces statements on upstream's tables by what they do to mirrors. Those that concern no mirror are decided."""
@@ -101,15 +104,25 @@ class CutStatements:
         for event, routed in late:
             if event.database and not routed.changes and decided[event.position].status == NOT_APPLIED:
                 decided[event.position] = DdlOutcome(NOT_INCLUDED, [exclusion_reason(event)])
-        return CutStatements(tuple(to_apply), decided, tuple(routed for _, routed in late))
+        repeated = tuple(mirrored_event(event, selection) for event in self.repeated)
+        return CutStatements(tuple(to_apply), decided, tuple(routed for _, routed in late), repeated)
 
-    def late_gaps(self) -> list[tuple[TableName, Gap]]:
-        """A gap for each table of a late statement that no earlier cut has applied."""
-        text = "DDL arrived after the mirrors had passed its commit_ts"
+    def gaps(self) -> list[tuple[TableName, Gap]]:
+        """A gap for each table of a late statement that no earlier cut has applied, and of one that may have been sent
+        twice."""
+        late = [event for event in self.late if self.decided[event.position].status == NOT_APPLIED]
+        reasons = (
+            (late, GapKind.LATE_DDL, "DDL arrived after the mirrors had passed its commit_ts"),
+            (
+                self.repeated,
+                GapKind.UNKNOWN_DUPLICATES,
+                "a statement came twice with one time, and the messages do not show which were executed",
+            ),
+        )
         return [
-            (name, statement_gap(GapKind.LATE_DDL, text, event.position))
-            for event in self.late
-            if self.decided[event.position].status == NOT_APPLIED
+            (name, statement_gap(kind, text, event.position))
+            for events, kind, text in reasons
+            for event in events
             for name in event.names()
         ]
 

@@ -212,7 +212,7 @@ class CutPlanner:
     ) -> dict[TableName, tuple[Gap, ...]]:
         """The gaps that tables get from their records, whatever the plan is."""
         found = dead_letter_gaps(self.lake, self.window, self._selection)
-        found += [*((breach.name, breach.gap) for breach in late.breaches), *ddl.late_gaps()]
+        found += [*((breach.name, breach.gap) for breach in late.breaches), *ddl.gaps()]
         found += [*rows.gaps, *contradiction_gaps(groups)]
         gaps: dict[TableName, tuple[Gap, ...]] = {}
         for name, gap in found:

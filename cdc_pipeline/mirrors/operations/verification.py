@@ -187,7 +187,7 @@ class _Tables:
 
     def _chains(self, key: TableName, entry: MirrorEntry, table: ChainTable) -> tuple[Chains, str | None]:
         """What the changes prove, and why not all of them were looked at."""
-        rows, last = _of_table(self.rows.changes, key), self.statements.get(key)
+        rows, last = self._settled(key), self.statements.get(key)
         starts_complete = not any(gap.kind in _UNKNOWN_START for gap in table.state.gaps)
         if last is None:
             mirror = self._former_rows(entry) if table.has_plain_key else None
@@ -203,6 +203,26 @@ class _Tables:
             is_complete=is_empty and last.exact_ts and starts_complete,
         )
         return chains, None if is_empty else "a statement has changed the table in between"
+
+    @cached_property
+    def _newest(self) -> dict[tuple[TableName, str, int], int]:
+        """(key, topic, partition) → `at` of its newest change in the window."""
+        rows = self.rows.changes.groupBy("database", "table", "topic", "partition").agg(F.max("at")).collect()
+        return {(TableName(*row[:2]), row[2], row[3]): row[4] for row in rows}
+
+    def _settled(self, key: TableName) -> DataFrame:
+        """The changes of a table in the window. Without watermarks, and with rows in several partitions: those before which
+        no partition of the topic can bring others, unless it is far behind."""
+        rows = _of_table(self.rows.changes, key)
+        topics = [topic for name, topic, _ in self._newest if name == key] if self.published.ends else []
+        if len(topics) < 2:
+            return rows
+        newest: dict[tuple[str, int], int] = defaultdict(int)
+        for (_, topic, partition), at in self._newest.items():
+            if topic in topics:
+                newest[topic, partition] = max(newest[topic, partition], at)
+        settled = max(min(newest.values()), max(newest.values()) - (RESENT_MS << TSO_SHIFT))
+        return rows.where(F.col("at") <= settled)
 
     def _earlier(self, key: TableName) -> DataFrame:
         """The changes of the table before the window that an encoder without TSOs may have sent again in it."""

@@ -168,8 +168,8 @@ class TableSchema:
     def row_key(self) -> tuple[str, ...]:
         """The columns that identify a row; empty for a keyless table.
 
-        The primary key, else the shortest UNIQUE key of NOT NULL columns, of those the oldest (TiCDC's handle key:
-        ticdc-facts §3).
+        The primary key, else the shortest UNIQUE key of NOT NULL columns that are not VIRTUAL, of those the oldest (TiCDC's
+        handle key: ticdc-facts §3).
         """
         if self.primary_key:
             return self.primary_key
@@ -178,7 +178,7 @@ class TableSchema:
 
     def _not_null(self, names: tuple[str, ...]) -> bool:
         found = [self.find(name) for name in names]
-        return all(column is not None and not column.nullable for column in found)
+        return all(column is not None and not column.nullable and column.generated != "virtual" for column in found)
 
     def with_columns(self, columns: tuple[Column, ...]) -> TableSchema:
         return replace(self, columns=columns)

@@ -65,6 +65,12 @@ def _copies(statements: Sequence[str], *, restarts: Sequence[int] = (), dialect:
         (["ALTER TABLE t ADD COLUMN b INT"] * 2, (), [0, 0]),
         (["RENAME TABLE t TO u"] * 2, (), [0, 0]),
         (["ALTER TABLE t ADD COLUMN b INT", "ALTER TABLE t DROP COLUMN b"] * 2, (), [0, 1, 2, 3]),
+        # a table that nothing creates again cannot be renamed again (pt-online-schema-change, resent)
+        (["RENAME TABLE t TO o, n TO t", "DROP TABLE o"] * 2, (), [0, 1, 0, 1]),
+        (["RENAME TABLE t TO u", "RENAME TABLE u TO v"] * 2, (), [0, 1, 0, 1]),
+        (["RENAME TABLE t TO u", _CREATE] * 2, (), [0, 1, 0, 1]),
+        (["DROP TABLE u", "RENAME TABLE t TO u", _CREATE] * 2, (), [0, 1, 2, 3, 4, 5]),
+        (["DROP DATABASE db", _CREATE, "RENAME TABLE t TO u"] * 2, (), [0, 1, 2, 3, 4, 5]),
         # these undo themselves when they happen twice
         ([_SWAP, _SWAP], (), [0, 1]),
         ([_EXCHANGE, _EXCHANGE], (), [0, 1]),

@@ -22,6 +22,7 @@ from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline_tests.support.lakes.mirror_checks import CHECKED
 from cdc_pipeline_tests.support.lakes.stories import KEYLESS, change, create, delete, put, softly, update
 from cdc_pipeline_tests.support.lakes.stream import Stream
+from cdc_pipeline_tests.support.messages import canal, canal_ddl
 
 
 def _verify(stream: Stream) -> dict[str, tuple[int, int, int]]:
@@ -101,6 +102,29 @@ def test_a_change_that_never_arrived(stream: Stream, fault: str, in_one_cut: boo
     stream.run()
     assert _verify(stream) == {"a": (1, 1, 0)}
     assert _gaps(stream) == {}
+
+
+def test_a_partition_that_is_behind(stream: Stream) -> None:
+    """Canal sends an UPDATE of the key to the partition of the new one."""
+    created = canal_ddl("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", 1, table="t", kind="CREATE")
+    first = [(created, 0), (_canal("INSERT", 2, "1", "a"), 0), (_canal("INSERT", 3, "9", "z"), 1)]
+    # the UPDATE between them has not arrived yet
+    again = [(_canal("DELETE", 4, "9", "z"), 1), (_canal("INSERT", 6, "1", "b"), 0), (_canal("INSERT", 7, "3", "c"), 0)]
+    for message, partition in (*first, *again):
+        stream.topic.send(message, partition)
+    stream.topic.write(stream.folder / "captures", "1.jsonl")
+    stream.run()
+    assert _verify(stream) == {"t": (5, 1, 0)}
+    stream.topic.send(_canal("UPDATE", 5, "9", "a", old={"id": "1"}), 1)
+    stream.topic.write(stream.folder / "captures", "2.jsonl")
+    stream.run()
+    assert _verify(stream) == {"t": (1, 0, 0)}
+    assert _totals(stream).popitem()[1].reason == "it has a gap: late_changes"
+
+
+def _canal(kind: str, step: int, key: str, value: str, old: dict[str, str | None] | None = None) -> str:
+    types, image = {"id": "int", "v": "varchar(9)"}, {"id": key, "v": value}
+    return canal(kind, "t", step, [image], old=None if old is None else [old], types=types, key=["id"], batch=step)  # type: ignore[list-item]
 
 
 def test_a_soft_deleted_row_comes_back(stream: Stream) -> None:

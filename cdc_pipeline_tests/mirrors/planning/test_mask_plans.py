@@ -173,7 +173,7 @@ def test_types_in_the_mirror() -> None:
 def test_the_gap_of_a_late_statement_shows_no_value() -> None:
     event = masked_event(9, "ALTER TABLE a1 ADD phone2 VARCHAR(20) DEFAULT 'clear', MODIFY v INT DEFAULT 77001")
     ddl = CutStatements((), {event.position: DdlOutcome(NOT_APPLIED)}, (event,))
-    ((_, gap),) = ddl.late_gaps()
+    ((_, gap),) = ddl.gaps()
     assert str(gap) == "DDL arrived after the mirrors had passed its commit_ts: see ddl_history at t/0@9"
 
 

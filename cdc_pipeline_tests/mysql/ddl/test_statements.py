@@ -44,6 +44,12 @@ def test_ddl_of_another_database_without_a_table() -> None:
         ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT NOT NULL, UNIQUE (b, a))", ("a",)),
         ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT, UNIQUE (b))", ("a",)),
         ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT PRIMARY KEY)", ("b",)),
+        # which TiCDC does not send
+        ("CREATE TABLE t (a INT, b INT AS (a + 1) VIRTUAL NOT NULL UNIQUE)", ()),
+        (
+            "CREATE TABLE t (a INT NOT NULL, b INT AS (a + 1) VIRTUAL NOT NULL UNIQUE, UNIQUE (a, b), UNIQUE (a))",
+            ("a",),
+        ),
     ],
 )
 def test_the_handle_key_of_ticdc(sql: str, key: tuple[str, ...]) -> None:
