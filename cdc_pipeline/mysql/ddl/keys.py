@@ -85,7 +85,8 @@ def _read_index_name(cursor: Cursor) -> str:
 def read_key_parts(cursor: Cursor) -> tuple[tuple[str, ...], bool]:
     """Reads the columns of a key in brackets, and its options.
 
-    Returns the columns and whether the key is exact: without expressions, which the columns leave out, and prefixes.
+    Returns the columns and whether the key is exact: without expressions, which the columns leave out, prefixes, and the
+    condition of TiDB's partial indexes.
     """
     parts = cursor.read_list(_read_key_part)
     columns = tuple(column for column, _ in parts if column is not None)
@@ -93,7 +94,9 @@ def read_key_parts(cursor: Cursor) -> tuple[tuple[str, ...], bool]:
         raise cursor.error(limit_message("columns of a key", len(columns), MAX_KEY_COLUMNS))
     while cursor.accept_any(*INDEX_TYPES, *_INDEX_WORDS) or cursor.accept_option(*_INDEX_OPTIONS):
         pass
-    return columns, all(is_exact for _, is_exact in parts)
+    if is_partial := cursor.accept("WHERE"):
+        cursor.skip_to(",", ")")
+    return columns, all(is_exact for _, is_exact in parts) and not is_partial
 
 
 def _read_key_part(cursor: Cursor) -> tuple[str | None, bool]:

@@ -116,6 +116,7 @@ def test_a_partition_that_is_behind(stream: Stream) -> None:
     stream.run()
     assert _verify(stream) == {"t": (5, 1, 0)}
     stream.topic.send(_canal("UPDATE", 5, "9", "a", old={"id": "1"}), 1)
+    stream.topic.send(_canal("DELETE", 8, "3", "c"), 0)
     stream.topic.write(stream.folder / "captures", "2.jsonl")
     stream.run()
     assert _verify(stream) == {"t": (1, 0, 0)}

@@ -44,6 +44,7 @@ def test_ddl_of_another_database_without_a_table() -> None:
         ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT NOT NULL, UNIQUE (b, a))", ("a",)),
         ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT, UNIQUE (b))", ("a",)),
         ("CREATE TABLE t (a INT NOT NULL UNIQUE, b INT PRIMARY KEY)", ("b",)),
+        ("CREATE TABLE t (a INT NOT NULL, UNIQUE (a) WHERE a > 1 AND a IN (2, 3), b INT NOT NULL UNIQUE)", ("b",)),
         # which TiCDC does not send
         ("CREATE TABLE t (a INT, b INT AS (a + 1) VIRTUAL NOT NULL UNIQUE)", ()),
         (
