@@ -76,3 +76,26 @@ def with_keys(change: ddl.SchemaChange, key: Callable[[TableName], TableName]) -
     if isinstance(change, (ddl.DropDatabase, ddl.RecoverDatabase)):
         return replace(change, database=key(TableName(change.database, "")).database)
     return with_names(change, key)
+
+
+def with_sent_name(changes: tuple[ddl.SchemaChange, ...], sent: TableName) -> tuple[ddl.SchemaChange, ...]:
+    """The changes of a statement of TiCDC, whose message has the table `sent`.
+
+    TiCDC finds the table by its id. The statement has its name as of when it was queued: a RENAME may have run before it
+    (pingcap/ticdc #2298). One that cannot be read may be about either. Of a statement about several tables, the message has
+    any of them.
+    """
+    match changes:
+        case (ddl.AlterTable(name=name, clauses=clauses) as change,):
+            if any(isinstance(clause, (ddl.RenameTo, ddl.ExchangePartition)) for clause in clauses):
+                return changes
+        case (ddl.TruncateTable(name=name) | ddl.DropTable(name=name) as change,):
+            pass
+        case (ddl.NotSupported(name=TableName() as name, creates=False) as change,):
+            pass
+        case _:
+            return changes
+    if not sent.database or not sent.table or folded(name) == folded(sent):
+        return changes
+    about_sent = replace(change, name=sent)
+    return (change, about_sent) if isinstance(change, ddl.NotSupported) else (about_sent,)
