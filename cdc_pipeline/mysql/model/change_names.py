@@ -82,7 +82,7 @@ def with_sent_name(changes: tuple[ddl.SchemaChange, ...], sent: TableName) -> tu
     """The changes of a statement of TiCDC, whose message has the table `sent`.
 
     TiCDC finds the table by its id. The statement has its name as of when it was queued: a RENAME may have run before it
-    (pingcap/ticdc #2298). One that cannot be read may be about either. Of a statement about several tables, the message has
+    (tidb #32610, ticdc #2298). One that cannot be read may be about either. Of a statement about several tables, the message has
     any of them.
     """
     match changes:
