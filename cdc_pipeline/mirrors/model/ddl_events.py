@@ -151,7 +151,7 @@ def in_upstream_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
 
 
 def in_rename_order(events: Sequence[DdlEvent], tables: Callable[[], Set[TableName]] = frozenset) -> list[DdlEvent]:
-    """The events of one commit TSO, with the pairs of a RENAME TABLE in the order of the statement.
+    """The events of one `commit_ts`, with the pairs of a RENAME TABLE in the order of the statement.
 
     TiCDC sends a message per pair, each to the topic of the old name, before v8.5.5 in any order (tiflow #12745). A name is
     given up before it is taken. A cycle, as in a swap, begins with the pair whose new name is in none of the `tables` before
@@ -160,7 +160,7 @@ def in_rename_order(events: Sequence[DdlEvent], tables: Callable[[], Set[TableNa
     pairs: dict[tuple[TableName, TableName], list[DdlEvent]] = {}  # with copies
     for event in sorted(events, key=lambda event: (event.ts or 0, event.position)):
         match event.changes:
-            case (RenameTable(name=old, new_name=new),) if event.exact_ts:
+            case (RenameTable(name=old, new_name=new),) if dialect_has_trait(event.dialect, Trait.FROM_TIDB):
                 pairs.setdefault((folded(old), folded(new)), []).append(event)
     rest = list(pairs)
     if not len(rest) == len({old for old, _ in rest}) == len({new for _, new in rest}) > 1:

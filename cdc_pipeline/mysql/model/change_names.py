@@ -82,20 +82,14 @@ def with_sent_name(changes: tuple[ddl.SchemaChange, ...], sent: TableName) -> tu
     """The changes of a statement of TiCDC, whose message has the table `sent`.
 
     TiCDC finds the table by its id. The statement has its name as of when it was queued: a RENAME may have run before it
-    (tidb #32610, ticdc #2298). One that cannot be read may be about either. Of a statement about several tables, the message has
-    any of them.
+    (tidb #32610, ticdc #2298). One that cannot be read may be about either. Of several tables, the message has any.
     """
-    match changes:
-        case (ddl.AlterTable(name=name, clauses=clauses) as change,):
-            if any(isinstance(clause, (ddl.RenameTo, ddl.ExchangePartition)) for clause in clauses):
-                return changes
-        case (ddl.TruncateTable(name=name) | ddl.DropTable(name=name) as change,):
-            pass
-        case (ddl.NotSupported(name=TableName() as name, creates=False) as change,):
-            pass
-        case _:
-            return changes
-    if not sent.database or not sent.table or folded(name) == folded(sent):
+    names = [name for change in changes for name in table_names(change)]
+    if len(names) != 1 or not sent.database or not sent.table or folded(names[0]) == folded(sent):
         return changes
-    about_sent = replace(change, name=sent)
-    return (change, about_sent) if isinstance(change, ddl.NotSupported) else (about_sent,)
+    match changes:
+        case (ddl.AlterTable() | ddl.TruncateTable() | ddl.DropTable() as change,):
+            return (replace(change, name=sent),)
+        case (ddl.NotSupported(creates=False) as change,):
+            return (change, replace(change, name=sent))
+    return changes
