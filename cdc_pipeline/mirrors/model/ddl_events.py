@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -11,7 +11,8 @@ from pyspark.sql import Row
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, statement_quotings
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT, event_changes
-from cdc_pipeline.mysql.model.schema_changes import CreateTable, SchemaChange
+from cdc_pipeline.mysql.model.change_names import folded, with_sent_name
+from cdc_pipeline.mysql.model.schema_changes import CreateTable, RenameTable, SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline.positions import Position
 
@@ -91,6 +92,8 @@ def ddl_event(row: Row) -> DdlEvent:
     """The event of a row of `ddl_history`. Parses the statement again instead of reading the stored changes."""
     database, table, dialect = row["database"] or "", row["table"] or "", row["dialect"] or ""
     changes = event_changes(row["kind"], database, table, row["sql"] or "", statement_quotings(row))
+    if dialect_has_trait(dialect, Trait.FROM_TIDB):
+        changes = with_sent_name(changes, TableName(database, table))
     if row["kind"] == BASELINE_EVENT:
         baseline = "" if row["type"] == DEFINITION else row["topic"].removeprefix(BASELINE_TOPIC)
         gaps = {WITH_GAP: (_AFTER_BASELINE,), DEFINITION: (_WITHOUT_ROWS,)}.get(row["type"], ())
@@ -116,7 +119,7 @@ def ddl_event(row: Row) -> DdlEvent:
 
 
 def in_upstream_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
-    """The events by commit TSO, then by position: the DDL messages of one statement share a TSO.
+    """The events by commit TSO, then by position: the DDL messages of one statement share a TSO (`in_rename_order`).
 
     Canal's events are ordered by `at`, because `es` is when a statement began: one that waited for a lock is logged after
     others that began later. Within a partition the offset orders them, also where Canal resends events with their former
@@ -138,8 +141,38 @@ def in_upstream_order(events: Iterable[DdlEvent]) -> list[DdlEvent]:
     for event in logged:
         partition, time = event.position[:2], times[event.position]
         times[event.position] = newest[partition] = max(time, newest.get(partition, time))
-    found = sorted(by_position, key=lambda event: times[event.position])
+    by_time = sorted(by_position, key=lambda event: times[event.position])
+    groups = groupby(by_time, key=lambda event: times[event.position])
+    found = [event for _, same in groups for event in in_rename_order([*same])]
     for event in sorted(baselines, key=lambda event: event.at):
         # `commit_ts` of DataWorks is no time
         found.insert(next((at for at, other in enumerate(found) if other.at > event.at), len(found)), event)
     return found
+
+
+def in_rename_order(events: Sequence[DdlEvent], tables: Callable[[], Set[TableName]] = frozenset) -> list[DdlEvent]:
+    """The events of one `commit_ts`, with the pairs of a RENAME TABLE in the order of the statement.
+
+    TiCDC sends a message per pair, each to the topic of the old name, before v8.5.5 in any order (tiflow #12745). A name is
+    given up before it is taken. A cycle, as in a swap, begins with the pair whose new name is in none of the `tables` before
+    the events, or was sent first. Names that occur several times as old or as new names stay in their order.
+    """
+    pairs: dict[tuple[TableName, TableName], list[DdlEvent]] = {}  # with copies
+    for event in sorted(events, key=lambda event: (event.ts or 0, event.position)):
+        match event.changes:
+            case (RenameTable(name=old, new_name=new),) if dialect_has_trait(event.dialect, Trait.FROM_TIDB):
+                pairs.setdefault((folded(old), folded(new)), []).append(event)
+    rest = list(pairs)
+    if not len(rest) == len({old for old, _ in rest}) == len({new for _, new in rest}) > 1:
+        return list(events)
+    renames: list[DdlEvent] = []
+    while rest:
+        olds = {old for old, _ in rest}
+        free = [pair for pair in rest if pair[1] not in olds]
+        if not free:
+            taken = set(map(folded, tables()))
+            free = [pair for pair in rest if pair[1] not in taken] or rest
+        renames += pairs[free[0]]
+        rest.remove(free[0])
+    ordered, positions = iter(renames), {event.position for event in renames}
+    return [next(ordered) if event.position in positions else event for event in events]

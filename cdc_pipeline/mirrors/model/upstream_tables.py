@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
+from itertools import groupby
 
-from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, in_rename_order
 from cdc_pipeline.mysql.model.change_names import created_names, unqualified_names, with_database, with_keys
 from cdc_pipeline.mysql.model.schema_changes import DropDatabase, NotSupported, SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
@@ -19,9 +20,10 @@ from cdc_pipeline.mysql.model.table import TableName
 def qualified_events(
     events: Iterable[DdlEvent], before: Callable[[], Iterable[TableName]], key: Callable[[TableName], TableName]
 ) -> list[DdlEvent]:
-    """The events, in order, with a database in each name.
+    """The events, in order, with a database in each name; the pairs of a RENAME that swaps names in the statement's order.
 
-    before: the keys of the tables that exist before them, or have rows among them. Called only for a name without database.
+    before: the keys of the tables that exist before them, or have rows among them. Called only for a name without database
+    and for such a RENAME.
     """
     found: list[DdlEvent] = []
 
@@ -33,8 +35,9 @@ def qualified_events(
             tables = tables.difference(change.names().removed).union(created_names([change]))
         return tables
 
-    for event in events:
-        found.append(replace(event, changes=tuple(qualified(event.changes, event.database, existing))))
+    for _, same in groupby(events, key=lambda event: event.commit_ts):
+        for event in in_rename_order([*same], existing):
+            found.append(replace(event, changes=tuple(qualified(event.changes, event.database, existing))))
     return found
 
 

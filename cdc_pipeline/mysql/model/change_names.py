@@ -76,3 +76,20 @@ def with_keys(change: ddl.SchemaChange, key: Callable[[TableName], TableName]) -
     if isinstance(change, (ddl.DropDatabase, ddl.RecoverDatabase)):
         return replace(change, database=key(TableName(change.database, "")).database)
     return with_names(change, key)
+
+
+def with_sent_name(changes: tuple[ddl.SchemaChange, ...], sent: TableName) -> tuple[ddl.SchemaChange, ...]:
+    """The changes of a statement of TiCDC, whose message has the table `sent`.
+
+    TiCDC finds the table by its id. The statement has its name as of when it was queued: a RENAME may have run before it
+    (tidb #32610, ticdc #2298). One that cannot be read may be about either. Of several tables, the message has any.
+    """
+    names = [name for change in changes for name in table_names(change)]
+    if len(names) != 1 or not sent.database or not sent.table or folded(names[0]) == folded(sent):
+        return changes
+    match changes:
+        case (ddl.AlterTable() | ddl.TruncateTable() | ddl.DropTable() as change,):
+            return (replace(change, name=sent),)
+        case (ddl.NotSupported(creates=False) as change,):
+            return (change, replace(change, name=sent))
+    return changes

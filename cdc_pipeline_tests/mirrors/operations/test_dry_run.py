@@ -58,7 +58,8 @@ _TIMES = {"commit_ts": 9 << 18, "exact_ts": True, "es": 9, "ts": 9, "at": 9 << 1
 def test_effects_and_losses(sql: str, effect: str, loss: str, tmp_path: Path) -> None:
     lake = Lake(None, LakePaths(str(tmp_path), "p"))  # type: ignore[arg-type]
     statement = {**_PLACE, **_TIMES, "kind": "ddl", "type": "ALTER", "dialect": "ticdc", "message_id": 0}
-    held = {**statement, "database": "crm", "table": "people", "sql": sql, "status": "held", "effect": "waits"}
+    table = "unknown" if "TABLE unknown" in sql else "people"
+    held = {**statement, "database": "crm", "table": table, "sql": sql, "status": "held", "effect": "waits"}
     applied = {**held, "offset": 6, "status": "applied", "effect": "approved by run 1"}
     write_deltalake(lake.paths.table("ddl_history"), pa.Table.from_pylist([held, applied]))
     people, position = TableName("crm", "people"), Position("t", 0, 7)
