@@ -211,12 +211,12 @@ class _Tables:
         return {(TableName(*row[:2]), row[2], row[3]): row[4] for row in rows}
 
     def _settled(self, key: TableName) -> DataFrame:
-        """The changes of a table in the window. Without watermarks, and with rows in several partitions: those before which
-        no partition of the topic can bring others, unless it is far behind."""
+        """The changes of a table in the window. Without watermarks: those before which no partition of the topic can bring
+        others, unless it is far behind."""
         rows = _of_table(self.rows.changes, key)
-        topics = [topic for name, topic, _ in self._newest if name == key] if self.published.ends else []
-        if len(topics) < 2:
+        if not self.published.ends:
             return rows
+        topics = {topic for name, topic, _ in self._newest if name == key}
         newest: dict[tuple[str, int], int] = defaultdict(int)
         for (_, topic, partition), at in self._newest.items():
             if topic in topics:
