@@ -1,4 +1,5 @@
-"""Detects what Spark's JSON parser accepts silently: text after the object, and unpaired surrogates."""
+"""Detects what Spark's JSON parser accepts silently: text after the object, and unpaired surrogates. Keeps the digits of
+numbers that it would read as doubles."""
 
 from __future__ import annotations
 
@@ -27,6 +28,24 @@ OPTIONS = {
 
 # an escape that is half of a surrogate pair; Spark would decode it to `?`
 _LONE_SURROGATE = r"(?<!\\)(?:\\\\)*+\\u[dD](?:[89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u[dD])[c-fC-F])"
+
+_STRING = r'"(?:[^"\\]++|\\.)*+"'
+_CONTAINER = rf"[\[{{](?:[^\[\]{{}}\"]++|{_STRING})*+[\]}}]"
+for _ in range(3):  # a few levels of nesting; numbers after a deeper container are read as doubles
+    _CONTAINER = rf"[\[{{](?:[^\[\]{{}}\"]++|{_STRING}|{_CONTAINER})*+[\]}}]"
+# possessive: a long text takes no stack
+_BEFORE_FRACTION = (
+    rf'"(?:data|old)"\s*+:\s*+\[|{_STRING}|:\s*+{_CONTAINER}|:(?!\s*+[\[{{])|[^":0-9-]|-?+[0-9]++(?![.eE])'
+)
+_FRACTION = rf"(?s)\G((?:{_BEFORE_FRACTION})*+)(-?+[0-9]++[0-9.eE+-]++)"
+
+
+def fractions_as_text(text: Column) -> Column:
+    """The JSON message with each number of a row that has a fraction or an exponent as a string, null if it has none.
+
+    Spark reads such a number as a double, also where the schema has a string. Numbers inside values of a row stay.
+    """
+    return F.when(text.rlike(r":\s*+-?+[0-9]++[.eE]"), F.regexp_replace(text, _FRACTION, '$1"$2"'))
 
 
 def with_end_mark(value: Column) -> Column:

@@ -7,7 +7,8 @@ of the columns that are sent changed. Then no row gets before values, because no
 by key.
 
 Some encoders leave out columns that are NULL (Canal up to 1.1.3). `mysqlType`, else `sqlType`, names all columns of the
-rows: a column that it names and a row lacks is NULL. A column that it does not name is not in the image (MINIMAL).
+rows: a column that it names and a row lacks is NULL. A column that it does not name is not in the image (MINIMAL). Flink
+sends no types and whole rows: a column of `old[i]` that `data[i]` lacks is NULL.
 
 A message without rows that is no DDL event is one of:
 
@@ -129,7 +130,14 @@ def _with_nulls(rows: Column) -> Column:
     # a let: Spark would evaluate `nulls` for each row
     filled = F.transform(F.array(nulls), lambda own: F.transform(rows, lambda row: F.map_concat(own, row)))
     lacks = F.array_min(F.transform(rows, F.size)) < F.size(names)
-    return F.when(lacks, F.get(filled, F.lit(0))).otherwise(rows)
+    is_update_of_flink = F.col(BATCH).isNull() & (F.col("type") == "UPDATE") & ~F.contains(MESSAGE, F.lit(b'"isDdl"'))
+    with_old = F.transform(rows, _with_nulls_of_old)
+    return F.when(is_update_of_flink, with_old).when(lacks, F.get(filled, F.lit(0))).otherwise(rows)
+
+
+def _with_nulls_of_old(row: Column, index: Column) -> Column:
+    nulls = F.transform_values(F.get("old", index), lambda _name, _text: F.lit(None).cast("string"))
+    return F.coalesce(F.map_concat(nulls, row), row)
 
 
 def _named_columns() -> Column:

@@ -17,7 +17,7 @@ from pyspark.sql.types import BooleanType, DataType, LongType, StringType, Struc
 
 from cdc_pipeline.contracts.canal_json import EXTENSION, NO_KEY, PARTIAL_JSON, READ_BY, SENT, CanalMessage
 from cdc_pipeline.contracts.dataworks import DataWorksMessage
-from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, has_unpaired_surrogate, with_end_mark
+from cdc_pipeline.contracts.json_text import END_MARK, OPTIONS, fractions_as_text, has_unpaired_surrogate, with_end_mark
 from cdc_pipeline.contracts.limits import NESTING
 from cdc_pipeline.dialects.claims import CONTENT
 from cdc_pipeline.dialects.ticdc_storage import STORAGE_PATHS, with_storage_fields
@@ -81,6 +81,7 @@ def _struct(tree: dict[str, Any]) -> StructType:
 
 
 _FIELDS = _fields()
+_ROWS = "ARRAY<MAP<STRING, STRING>>"
 _SCHEMA = _parse_schema(_FIELDS)
 
 
@@ -97,6 +98,7 @@ def parse_records(raw: DataFrame) -> DataFrame:
     if DECLARED in raw.columns:
         fields = with_declared(fields)
     content = CONTENT if CONTENT in raw.columns else "value"
+    fields |= {name: _exact_rows(name, content) for name in ("data", "old")}
     read_by = [] if READ_BY in raw.columns else [F.lit(None).cast("array<bigint>").alias(READ_BY)]
     no_message = F.col("isDdl").isNull() & F.col("es").isNull() & ~F.col(HAS_PAYLOAD)
     frame = raw.withColumn("message", F.from_json(with_end_mark(F.col(content)), _SCHEMA, _OPTIONS)).select(
@@ -114,6 +116,16 @@ def parse_records(raw: DataFrame) -> DataFrame:
     if ZERO_IS_CANAL not in raw.columns:
         frame = frame.withColumn(ZERO_IS_CANAL, F.lit(False))
     return with_storage_fields(frame, no_message)
+
+
+def _exact_rows(field: str, content: str) -> Column:
+    """The rows of `data` or `old`, with numbers as they are written.
+
+    Only senders without batch numbers (Flink, InLong) write numbers: no other message is searched or parsed again.
+    """
+    rows = F.col(f"message.{field}")
+    exact = F.from_json(fractions_as_text(F.col(content).cast("string")), f"{field} {_ROWS}", OPTIONS)[field]
+    return F.when(rows.isNotNull() & F.col(f"message.{BATCH}").isNull(), F.coalesce(exact, rows)).otherwise(rows)
 
 
 def _is_partial_json(content: str) -> Column:

@@ -100,8 +100,8 @@ def test_times_are_those_of_the_records(lake: tuple[LakePaths, CutReport], spark
     assert found == [(EPOCH_MS + place // 2, False, "canal") for place in range(len(_OF_SQL))]
 
 
-def _decoded(spark: SparkSession, value: str, tables: dict[str, str]) -> DataFrame:
-    records = raw_records(spark, {"flink": [(0, 0, value)]}).withColumn(
+def _decoded(spark: SparkSession, tables: dict[str, str], *values: str) -> DataFrame:
+    records = raw_records(spark, {"flink": [(0, place, value) for place, value in enumerate(values)]}).withColumn(
         "timestamp", F.timestamp_millis(F.lit(EPOCH_MS))
     )
     return decode_with_reasons(with_tables(records, tables))
@@ -117,13 +117,67 @@ def _decoded(spark: SparkSession, value: str, tables: dict[str, str]) -> DataFra
     ids=["no table is declared", "of another topic", "another table"],
 )
 def test_the_dead_letter_names_the_setting(value: str, tables: dict[str, str], spark: SparkSession) -> None:
-    row = _decoded(spark, value, tables).first()
+    row = _decoded(spark, tables, value).first()
     assert row is not None
     assert (row["kind"], row["rule"], row["reason"]) == (
         unified.DEAD,
         "table_is_declared",
         f"expected: {TABLE_EXPECTATION}",
     )
+
+
+def _sent_rows(spark: SparkSession, *values: str) -> list[tuple[dict[str, object] | None, dict[str, object] | None]]:
+    """Before and after image of each row of a message."""
+    frame = _decoded(spark, {"flink": "shop.items"}, *values).orderBy("offset").select("rule", "rows")
+    found = frame.collect()
+    assert [row["rule"] for row in found] == [None] * len(values)
+    return [(pair["before"], pair["after"]) for row in found for pair in row["rows"]]
+
+
+def test_a_column_that_an_update_leaves_out_is_null(spark: SparkSession) -> None:
+    """Flink CDC with `canal-json.encode.ignore-null-fields`. Up to the fix the mirror kept the old value, without a gap."""
+    whole: dict[str, object] = {"sku": "a", "name": "z", "left": "1"}
+    sparse = {"sku": "a", "left": "1"}
+    two = json.loads(_cdc("UPDATE", sparse, whole))
+    two |= {"old": [whole, sparse], "data": [sparse, whole]}
+    # not of Flink: `isDdl` and no types
+    other = json.loads(_cdc("UPDATE", sparse, whole)) | {"isDdl": False, "es": EPOCH_MS}
+    null = {**sparse, "name": None}
+    assert _sent_rows(spark, _cdc("UPDATE", sparse, whole), json.dumps(two), json.dumps(other)) == [
+        (whole, null),
+        (whole, null),
+        (sparse, whole),
+        (whole, sparse),
+    ]
+
+
+_LONG = "x" * 500_000 + '1.5,"n":2.5' + "\\" * 1_000 + "é" * 500_000
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"n": "123456789012345678.91"},
+        {"n": "12345678.91", "m": "-0.10"},
+        {"n": "1E+2", "m": "-1.5e-300"},
+        {"n": "0.1", "m": "9007199254740993", "t": '"12:30.5,"'},
+        {"n": "123456789012345678.91", "t": json.dumps(_LONG)},
+        {"n": "123456789012345678.91", "t": json.dumps(_LONG, ensure_ascii=False)},
+        # values that are no numbers stay as they are
+        {"n": "1.50", "t": '[1.5,{"a":2.5}]', "s": '{"a":{"b":[3.5]},"c":"}1.5"}', "m": "2.50"},
+        # too deep to be read again
+        {"n": "1.5", "t": "[" * 50 + "1.5" + "]" * 50},
+    ],
+    ids=["digits", "scale", "exponents", "beside text", "escapes", "a long text", "containers", "deep"],
+)
+def test_numbers_have_the_digits_that_flink_prints(sent: dict[str, str], spark: SparkSession) -> None:
+    row = "{" + ", ".join(f'"{name}" :{text}' for name, text in sent.items()) + "}"
+    value = f'{{"old": null,"data":[{row},{row}],"type":"INSERT"}}'
+    wanted = {name: json.loads(text) if text.startswith('"') else text for name, text in sent.items()}
+    assert _sent_rows(spark, value) == [(None, wanted)] * 2
+    types = f'"isDdl":false,"es":{EPOCH_MS},"mysqlType":{{"n":"decimal(38,2)"}},"sqlType":{{"n":3}}'
+    named = f'{{"old": [{row}],{types},"database":"shop","table":"t","data":[{row}],"type":"UPDATE"}}'
+    assert _sent_rows(spark, named) == [(wanted, wanted)], "as InLong writes a row"
 
 
 def test_a_rebuild_decodes_with_the_declared_tables(lake: tuple[LakePaths, CutReport], spark: SparkSession) -> None:

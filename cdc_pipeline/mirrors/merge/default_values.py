@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType
 from cdc_pipeline.mysql.expressions.translation import Now, translate_assignment
 from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, Default, MySqlType, TableSchema
+from cdc_pipeline.mysql.types.charsets import WIDE, charset_of_column
 from cdc_pipeline.mysql.types.local_times import times_shown
 from cdc_pipeline.mysql.types.spark_types import DATES, GEOMETRIES, integer_range, parse_value, spark_type
 
@@ -55,7 +56,7 @@ def default_value(
         raise ValueError("upstream numbers existing rows in an order that no message contains")
     if default is None:
         return None if column.nullable else _zero(column.type, time_zone), None
-    return None if default.value is None else _literal(default, default.value, column.type, time_zone), None
+    return None if default.value is None else _literal(default, default.value, column.type, schema, time_zone), None
 
 
 def _may_be_current_time(column: Column, schema: TableSchema) -> bool:
@@ -84,7 +85,7 @@ def _zero(kind: MySqlType, time_zone: str) -> SparkColumn | None:
     raise ValueError(f"{kind} has no known zero value")
 
 
-def _literal(default: Default, text: str, kind: MySqlType, time_zone: str) -> SparkColumn | None:
+def _literal(default: Default, text: str, kind: MySqlType, schema: TableSchema, time_zone: str) -> SparkColumn | None:
     base, is_number = kind.base, default.kind != "literal"
     if isinstance(spark_type(kind), BinaryType) and default.kind in ("literal", "hex"):
         return _padded(kind, text.encode() if default.kind == "literal" else bytes.fromhex(text))
@@ -93,9 +94,9 @@ def _literal(default: Default, text: str, kind: MySqlType, time_zone: str) -> Sp
         if not set(labels) <= set(kind.members):
             raise _not_printed(kind, text)
         return F.lit(",".join(label for label in kind.members if label in labels))
-    if default.kind in ("bits", "hex") and integer_range(kind) is not None:
-        text = str(int(text or "0", 2 if default.kind == "bits" else 16))
-    elif is_number and text == "0":
+    if default.kind in ("bits", "hex"):
+        text, is_number = _of_binary_string(default.kind, text, kind, schema), base not in TEXT_TYPES
+    if is_number and text == "0":
         text = _ZEROS.get(base, text)
     elif base == "decimal" and _DECIMAL.fullmatch(text):
         places = Decimal(1).scaleb(-_digits_and_scale(kind)[1])
@@ -109,6 +110,22 @@ def _literal(default: Default, text: str, kind: MySqlType, time_zone: str) -> Sp
     if base == "timestamp" and (doubt := times_shown(text, time_zone)) is not None:
         raise ValueError(f"its default {text!r} is a local time that {time_zone} shows {doubt}")
     return parse_value(F.lit(text), kind, time_zone)
+
+
+def _of_binary_string(form: str, digits: str, kind: MySqlType, schema: TableSchema) -> str:
+    """A bit or hex literal as text: of its bytes in a column of text, else of its number."""
+    bits = 1 if form == "bits" else 4
+    number = int(digits or "0", 2**bits)
+    if kind.base not in TEXT_TYPES:
+        return str(number)
+    charset = charset_of_column(kind, schema.charset) or ""
+    try:
+        text = number.to_bytes((len(digits) * bits + 7) // 8, "big").decode()
+    except UnicodeDecodeError:
+        raise _not_printed(kind, digits) from None
+    if charset.startswith("utf8") or (text.isascii() and charset not in WIDE):
+        return text
+    raise _not_printed(kind, digits)
 
 
 def _is_printed(kind: MySqlType, text: str, *, is_number: bool) -> bool:

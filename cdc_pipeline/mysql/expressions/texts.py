@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from cdc_pipeline.mysql.expressions import values as v
 from cdc_pipeline.mysql.expressions.moments import as_datetime
 from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Value, ValueKind, bind_sql, sql_string
+from cdc_pipeline.mysql.types.charsets import WIDE
 from cdc_pipeline.mysql.types.text_values import MOST_DIGITS, MOST_TIME, NUMBER, TIME_PARTS
 
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii"})
-_WIDE_CHARSETS = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
 _CAST_TO_TEXT = frozenset(
     {
         *(ValueKind.NULL, ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.LONG_DECIMAL),
@@ -57,7 +57,7 @@ def as_bytes(value: Value, context: Context) -> Value:
     content = v.value_from(f"encode({text.sql}, 'UTF-8')", ValueKind.BYTES, text)
     if text.charset in _UTF8:
         return content
-    if text.charset in _WIDE_CHARSETS:
+    if text.charset in WIDE:
         raise ExpressionError(f"the bytes of {text.charset} text are not supported")
     return v.add_doubts(content, f"{text.sql} RLIKE {sql_string(NOT_ASCII)}")
 

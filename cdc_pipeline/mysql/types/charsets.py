@@ -50,7 +50,8 @@ def change_charset(kind: MySqlType, charset: str, collation: str | None) -> MySq
 
 
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "binary"})
-_NOT_ASCII = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
+WIDE = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
+"""Character sets in which the bytes of ASCII mean other text."""
 _BYTES_AS_TEXT = frozenset({"uuid", "inet4", "inet6"})
 _REPLACEMENT = "\ufffd"
 LOST_BYTE = "\ufffd\uffff"
@@ -75,7 +76,7 @@ def damaged_text(text: Column, kind: MySqlType, default_charset: str | None) -> 
     charset = charset_of_column(kind, default_charset)
     if charset in _UTF8:
         return None
-    if charset in _NOT_ASCII:
+    if charset in WIDE:
         return F.coalesce(text != "", F.lit(False))
     if charset is None:
         return F.coalesce(text.contains(_REPLACEMENT), F.lit(False))
