@@ -44,7 +44,7 @@ def test_each_message_is_parsed_once(changes: DataFrame) -> None:
     plan = changes._jdf.queryExecution().optimizedPlan()
     # print the schema of the parse without truncation
     changes.sparkSession.conf.set(_SHOWN_FIELDS, 10_000)
-    lines = plan.treeString(True, False, 10_000, False).splitlines()
+    lines = plan.toString().splitlines()
     changes.sparkSession.conf.unset(_SHOWN_FIELDS)
     parses = {line: line.count(_PARSE) for line in lines if _PARSE in line}
     assert list(parses.values()) == [1], parses
