@@ -62,7 +62,7 @@ class GapKind(Enum):
     UNDECLARED_COLUMN = auto()
     """Rows have the column, but no DDL declares it."""
     CONTRADICTORY_TYPES = auto()
-    """Messages name two types for a column that contradict each other."""
+    """Messages name two types for a column that contradict each other, or other labels than its definition."""
     UNCLEAR_TYPE = auto()
     """The type is known from messages only, and not completely."""
     VIRTUAL_NOT_SENT = auto()
@@ -89,7 +89,7 @@ class GapKind(Enum):
     TABLES_DIFFER = auto()
     """The source tables of a merged mirror define the column differently."""
     KEYS_DIFFER = auto()
-    """The source tables of a merged mirror have different keys."""
+    """The source tables of a merged mirror have different keys, or messages name another key than the definition."""
     MASK_DIFFERS = auto()
     """The mask differs from the declared one."""
     HASHED_AS_OTHER_TYPE = auto()

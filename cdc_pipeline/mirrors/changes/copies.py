@@ -34,7 +34,7 @@ from cdc_pipeline.mirrors.changes.deliveries import (
     RESENT_MS,
     RETRY_MS,
     ROW_POSITION,
-    image_hash,
+    images_hash,
     sent_records,
     with_deliveries,
 )
@@ -44,7 +44,7 @@ from cdc_pipeline.spark.small_frames import totals
 
 _CHANGE = ("database", "table", "op", "time", "images")
 """Equal in all copies of a change. `time`: `commit_ts` if it is a TSO in all of them or the number of DataWorks, else `es`.
-`images`: the `image_hash` of both images."""
+`images`: the `images_hash`."""
 _UNSURE = Gap(
     GapKind.UNKNOWN_DUPLICATES,
     "equal rows arrived more than once, as redeliveries or as separate rows; the messages do not show which: compare the "
@@ -81,7 +81,7 @@ def find_copies(
         "commit_ts",
         *_CHANGE[:-2],
         F.when(has_trait(Trait.NUMBERS_CHANGES), F.col("commit_ts")).otherwise(F.col("es")).alias("time"),
-        image_hash("before", "after").alias("images"),
+        images_hash().alias("images"),
         is_keyless.alias("keyless"),
     )
     repeated = suspects.groupBy(*_CHANGE).agg(F.count("*").alias("number")).where("number > 1")

@@ -40,11 +40,13 @@ RETRY_MS = 90
 _SENT = (*POSITION, "exact_ts", "commit_ts", "at", "ts", "message_id", "dialect", "database", "table")
 
 
-def image_hash(*images: str) -> Column:
-    """A 64-bit hash of row images, independent of the order of their columns. `images` names the map columns."""
+def images_hash() -> Column:
+    """A 64-bit hash of both images of a change, whatever the order of their columns. A restarted encoder may have other
+    settings: `before` with the changed columns only is equal to the whole one."""
     parts: list[Column] = []
-    for image in images:
-        entries = F.array_sort(F.map_entries(image))
+    complete = F.coalesce(F.map_concat("after", "before"), "before")
+    for image, whole in (("before", complete), ("after", F.col("after"))):
+        entries = F.array_sort(F.map_entries(whole))
         # `xxhash64` skips NULLs: without the flag {a: null, b: x} and {a: x, b: null} could have the same hash
         flagged = F.transform(entries, lambda entry: F.struct(entry["key"], entry["value"].isNull(), entry["value"]))
         parts += [F.col(image).isNull(), flagged]

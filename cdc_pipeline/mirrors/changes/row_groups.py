@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -51,6 +51,10 @@ class RowGroup:
     """UPDATEs whose before image is not certain, because the encoder may omit NULL columns."""
     types: MessageTypes = field(default_factory=MessageTypes)
     """The column types that the message at `position` names; empty unless `with_types` needed them."""
+    sent_types: tuple[MessageTypes, ...] = ()
+    """What the messages at `position` and `last_position` name, if `with_types` read them."""
+    all_keys: frozenset[tuple[str, ...]] = frozenset()
+    """All `key_names` that messages of the group have. Empty: no message names a key that its rows have."""
     source: TableName | None = None
     """The source table; None unless the mirror is merged."""
     newest: datetime | None = None
@@ -89,6 +93,7 @@ def row_groups(changes: DataFrame, *, with_text_bytes: bool = False) -> list[Row
         size = F.sum(F.expr(f"{text_bytes('after')} + {text_bytes('before')}"))
     image = F.coalesce("after", "before")
     source = source_columns(changes)
+    keys = F.collect_set("key_names")
     place = F.struct("commit_ts", *BATCH_POSITION)
     rows = (
         changes.groupBy(
@@ -105,7 +110,8 @@ def row_groups(changes: DataFrame, *, with_text_bytes: bool = False) -> list[Row
         .agg(
             F.count("*").alias("changes"),
             # any one of them: `collect_set` lets Spark aggregate by hash, where `min` of an array would sort all rows
-            F.array_max(F.collect_set("key_names")).alias("key_names"),
+            F.array_max(keys).alias("key_names"),
+            keys.alias("all_keys"),
             F.count_if((F.col("op") == "UPDATE") & F.col("before").isNull()).alias("bare_updates"),
             F.count_if(F.expr(_IS_UNSURE)).alias("unsure_updates"),
             F.min(place).alias("first"),
@@ -124,6 +130,7 @@ def row_groups(changes: DataFrame, *, with_text_bytes: bool = False) -> list[Row
             name=TableName(row["database"], row["table"]),
             columns=tuple(row["columns"]),
             key_names=tuple(row["key_names"] or ()),
+            all_keys=frozenset(map(tuple, row["all_keys"])),
             position=tuple(row["first"][1:]),
             last_position=tuple(row["last"][1:]),
             source=TableName(*(row[name] for name in source)) if source and row[source[1]] else None,
@@ -142,20 +149,20 @@ def with_types(
     Those are groups without a definition from DDL, with a new column, or with values that cannot be read without the type
     (DataWorks), and all groups of dialects that name types twice. A DECIMAL without precision and scale gets those that its
     values need. `lookup` returns a mirror as the last cut left it.
+
+    These groups, and those of tables with labels, get `sent_types`.
     """
-    asked = {group.position: group.dialect for group in groups if _needs_types(group, lookup(group.name))}
-    asked |= {
-        group.last_position: group.dialect for group in groups if group.last_position and _names_types_twice(group)
-    }
+    needing = {group.position for group in groups if _needs_types(group, lookup(group.name))}
+    read = [group for group in groups if group.position in needing or _has_labels(lookup(group.name))]
+    asked = {place: group.dialect for group in read for place in (group.position, group.last_position) if place}
     found = read_message_types(partial(read_raw_batches, lake), asked, partial(read_claims, lake))
-    return _with_decimal_digits([_typed(group, found) for group in groups], changes)
 
+    def typed(group: RowGroup) -> RowGroup:
+        types = found.get(group.position, group.types) if group.position in needing else group.types
+        sent = (found[place] for place in (group.position, group.last_position) if place in found)
+        return replace(group, types=types, sent_types=tuple(sent))
 
-def _typed(group: RowGroup, found: Mapping[BatchPosition, MessageTypes]) -> RowGroup:
-    """The group with the types of its first message, and the contradictions of its last one if the first has none."""
-    types = found.get(group.position, group.types)
-    last = found.get(group.last_position, types) if group.last_position else types
-    return replace(group, types=replace(types, contradictions=types.contradictions or last.contradictions))
+    return _with_decimal_digits(list(map(typed, groups)), changes)
 
 
 def encodings_of_groups(groups: Iterable[RowGroup]) -> tuple[tuple[str, dict[str, str]], ...]:
@@ -172,8 +179,8 @@ def contradiction_gaps(groups: Iterable[RowGroup]) -> Iterator[tuple[TableName, 
     All columns are in doubt: an encoder with an outdated table definition shifts the values of a row.
     """
     for group in groups:
-        if group.types.contradictions:
-            columns = ", ".join(group.types.contradictions)
+        if found := next((types.contradictions for types in group.sent_types if types.contradictions), ()):
+            columns = ", ".join(found)
             detail = (
                 f"sqlType contradicts mysqlType in some messages ({columns}): values may be under wrong column names"
             )
@@ -181,15 +188,15 @@ def contradiction_gaps(groups: Iterable[RowGroup]) -> Iterator[tuple[TableName, 
 
 
 def _needs_types(group: RowGroup, state: MirrorState | None) -> bool:
-    if state is None or state.inferred or _names_types_twice(group):
+    if state is None or state.inferred:
         return True
-    if dialect_has_trait(group.dialect, Trait.NEEDS_TYPES):
+    if any(dialect_has_trait(group.dialect, trait) for trait in (Trait.NEEDS_TYPES, Trait.NAMES_TYPES_TWICE)):
         return True
     return any(state.schema.find(name) is None for name in group.columns)
 
 
-def _names_types_twice(group: RowGroup) -> bool:
-    return dialect_has_trait(group.dialect, Trait.NAMES_TYPES_TWICE)
+def _has_labels(state: MirrorState | None) -> bool:
+    return state is not None and any(column.type.members for column in state.schema.columns)
 
 
 def _with_decimal_digits(groups: list[RowGroup], changes: DataFrame) -> list[RowGroup]:

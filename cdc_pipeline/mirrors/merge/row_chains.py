@@ -14,7 +14,7 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from cdc_pipeline.dialects.traits import Trait, has_trait
-from cdc_pipeline.mirrors.changes.deliveries import image_hash
+from cdc_pipeline.mirrors.changes.deliveries import images_hash
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import Column as UpstreamColumn
@@ -100,7 +100,7 @@ def _with_repeats(changes: DataFrame, earlier: DataFrame) -> DataFrame:
     cut does not always know it for a copy, which changes no row of a table with a key."""
     same = ["commit_ts", "op", "images"]
     # a TSO shows copies without a look at the images
-    images = F.when(~F.coalesce("exact_ts", F.lit(False)), image_hash("before", "after"))
+    images = F.when(~F.coalesce("exact_ts", F.lit(False)), images_hash())
     rows, before = (frame.withColumn("images", images) for frame in (changes, earlier))
     before = before.select(*same, F.lit(True).alias("known")).distinct()
     number = F.row_number().over(Over.partitionBy(*same).orderBy("batch_id", *POSITION, "row"))

@@ -16,6 +16,7 @@ from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
 from cdc_pipeline.mirrors.model.masks import Mask, stale_hash_gaps
 from cdc_pipeline.mirrors.model.state import DELETED, MirrorState, name_gap
 from cdc_pipeline.mirrors.planning import inferred_schema
+from cdc_pipeline.mirrors.planning.contradicted_definitions import definition_gaps
 from cdc_pipeline.mirrors.planning.merged_definitions import require_free_names, with_lacking_columns, with_rows
 from cdc_pipeline.mirrors.settings.column_rules import HAS_OWN_DELETED
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
@@ -318,6 +319,7 @@ class PlanDraft:
                 spellings=tuple(sorted(spellings.items())),
             )
         )
+        self.add_gaps(name, *definition_gaps(state, groups, newest=everything))
         if not key:
             self.add_gaps(name, *inferred_schema.unsure_update_gaps(groups))
             self.add_gaps(name, *inferred_schema.exported_twice_gaps(state, groups))

@@ -74,6 +74,11 @@ def _delete(table: str, step: int, key: str, *, exact: bool = True) -> tuple[str
     return row("DELETE", table, step, {"id": key, "v": "a"}, types=_TYPES, key=[], extension=exact), 0
 
 
+def _update(step: int, old: dict[str, str | None], *, ts: int = 5) -> tuple[str, int]:
+    sent = row("UPDATE", "x", step, {"id": "1", "v": "b"}, old=old, types=_TYPES, key=[])
+    return _delayed((sent, 0), ts - 5)
+
+
 def _keyed(kind: str, table: str, step: int, key: str, value: str, *, old: str | None = None) -> tuple[str, int]:
     before = None if old is None else {"id": key, "v": old}
     data = {"id": key, "v": value}
@@ -140,6 +145,17 @@ EXACT = {
         ],
         [[(1, "a"), (1, "a"), (2, "a"), (2, "a")]] * 3,
         duplicates=3,
+    ),
+    # with content-compatible since the restart
+    "an_update_is_resent_with_its_changed_columns_only": Case(
+        [
+            [_add("x", 5, "1"), _update(6, {"id": "1", "v": "a"}), _add("x", 5, "1", ts=9000)]
+            + [_update(6, {"v": "a"}, ts=8001), _watermark(10)],
+            [_watermark(20)],
+            [_watermark(40)],
+        ],
+        [[(1, "b")]] * 3,
+        duplicates=2,
     ),
     # seed 8668 of ticdc_extension: the dispatcher `ts` spreads the commits of one ms over the partitions
     "equal_rows_of_two_transactions_of_one_ms_in_two_partitions": Case(

@@ -8,8 +8,10 @@ _T, _U = TableName("db", "t"), TableName("db", "u")
 
 
 def _group(name: TableName, *contradictions: str) -> RowGroup:
-    types = MessageTypes(contradictions=contradictions)
-    return RowGroup(name, 0, ("id", "v"), ("id",), 1, "canal", has_after=True, position=(1, "t", 0, 0), types=types)
+    types = (MessageTypes(), MessageTypes(contradictions=contradictions))
+    return RowGroup(
+        name, 0, ("id", "v"), ("id",), 1, "canal", has_after=True, position=(1, "t", 0, 0), sent_types=types
+    )
 
 
 def test_contradictory_types_are_a_gap_of_their_table() -> None:

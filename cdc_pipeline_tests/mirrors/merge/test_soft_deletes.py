@@ -37,6 +37,10 @@ def _bare(table: str, step: int, key: str) -> tuple[str, int]:
     return row("DELETE", table, step, {"id": key}, types=TYPES, key=["id"]), 1
 
 
+def _with_new_key(sent: tuple[str, int]) -> tuple[str, int]:
+    return sent[0].replace('"pkNames": ["id"]', '"pkNames": ["v"]'), sent[1]
+
+
 def _person(kind: str, step: int, key: str, mail: str, n: str) -> tuple[str, int]:
     """Without the virtual column, which TiCDC does not send."""
     types = {"id": "int", "mail": "varchar(40)", "phone": "varchar(20)", "n": "int"}
@@ -94,8 +98,7 @@ SECOND = [
     delete("k", 13, "3", "c"),
     delete("k", 13, "7", "q"),
     change("ALTER TABLE k ADD PRIMARY KEY (v)", 14),
-    put("k", 15, "5", "a"),
-    delete("k", 16, "7", "q"),
+    *map(_with_new_key, (put("k", 15, "5", "a"), delete("k", 16, "7", "q"))),
     change("ALTER TABLE o ADD COLUMN _deleted INT DEFAULT 7", 11),
     wide("INSERT", "o", 12, {"id": "3", "v": "c", "_deleted": "5"}),
     wide("DELETE", "o", 13, {"id": "1", "v": "a", "_deleted": "7"}),

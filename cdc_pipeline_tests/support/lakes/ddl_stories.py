@@ -25,7 +25,8 @@ class DdlStory:
 
 def of(kind: str, table: str, step: int, data: dict[str, str | None], types: dict[str, str]) -> tuple[str, int]:
     old = {name: None for name in data if name != "id"} if kind == "UPDATE" else None
-    return row(kind, table, step, data, old=old, types=types, key=["id"]), 1
+    key = [*types] if types is _DAYS else ["id"]
+    return row(kind, table, step, data, old=old, types=types, key=key), 1
 
 
 def elsewhere(sql: str, step: int, database: str, table: str = "") -> tuple[str, int]:
@@ -210,6 +211,23 @@ STORIES: dict[str, DdlStory] = {
         {
             "db.model": Table(ID_V, [("1", "a")], gaps=True),
             "db.copied": Table(ID_V, [("3000000000", "c")], gaps=True),
+        },
+    ),
+    "statements_that_did_not_arrive": DdlStory(
+        [
+            create("lost", 1),
+            put("lost", 2, "1", "a"),
+            (row("INSERT", "lost", 3, {"id": "2", "v": "b"}, types=_LATE, key=[]), 1),
+            create("labels", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, v ENUM('a','b'))"),
+            of("INSERT", "labels", 2, {"id": "1", "v": "1"}, {"id": "int", "v": "enum('a','b')"}),
+            of("INSERT", "labels", 3, {"id": "2", "v": "1"}, {"id": "int", "v": "enum('x','a','b')"}),
+            create("same", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, v ENUM('a','b'))"),
+        ],
+        [of("INSERT", "same", 20, {"id": "1", "v": "1"}, {"id": "int", "v": "enum('a','b')"})],
+        {
+            "db.lost": Table(ID_V, [("1", "a"), ("2", "b")], gaps=True),
+            "db.labels": Table(ID_V, [("1", "a"), ("2", "a")], gaps=True),
+            "db.same": Table(ID_V, [("1", "a")]),
         },
     ),
     "columns_of_the_same_names_with_other_values": DdlStory(

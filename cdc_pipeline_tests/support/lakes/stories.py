@@ -67,7 +67,8 @@ def delete(table: str, step: int, key: str, value: str | None, partition: int = 
 
 
 def wide(kind: str, table: str, step: int, data: dict[str, str | None]) -> tuple[str, int]:
-    return row(kind, table, step, data, types={**TYPES, **dict.fromkeys(data.keys() - TYPES.keys(), "int")}), 1
+    types = {**TYPES, **dict.fromkeys(data.keys() - TYPES.keys(), "int")}
+    return row(kind, table, step, data, types=types, key=[name for name in ("id", "k") if name in data]), 1
 
 
 def softly(

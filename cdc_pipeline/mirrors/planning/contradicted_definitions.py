@@ -1,0 +1,69 @@
+"""Messages that contradict the definition of their table, because a statement did not arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
+from cdc_pipeline.gaps import Gap, GapKind
+from cdc_pipeline.mirrors.changes.row_groups import RowGroup
+from cdc_pipeline.mirrors.model.state import MirrorState
+from cdc_pipeline.mysql.ddl.column_types import type_or_text
+from cdc_pipeline.mysql.model.table import MySqlType, TableSchema
+
+_OTHER_KEY = (
+    "messages name {}, unlike the definition: a statement that changes the primary key did not arrive, and rows may be "
+    "missing"
+)
+_OTHER_LABELS = (
+    "messages name other labels than the definition: a statement that changes them did not arrive, and rows may show wrong "
+    "ones"
+)
+_UNSURE = frozenset("\\'\"?\ufffd")
+"""Characters of labels that encoders print in several ways, or in place of others."""
+
+
+def definition_gaps(state: MirrorState, groups: Sequence[RowGroup], *, newest: bool) -> Iterator[Gap]:
+    """The gaps of a table whose messages name another primary key or other labels than its definition.
+
+    newest: no statement of the cut follows the rows. Canal may have the server's definition before it comes to a statement,
+    so only its newest rows count. Its keys may be stale (canal-facts 15, 55) and do not count.
+    """
+    if state.inferred or state.source_tables is not None:
+        return
+    from_tidb = [group for group in groups if dialect_has_trait(group.dialect, Trait.FROM_TIDB)]
+    for key in sorted({key for group in from_tidb for key in _other_keys(state.schema, group)}):
+        yield Gap(GapKind.KEYS_DIFFER, _OTHER_KEY.format(f"the key ({key})" if key else "no key"))
+    for name in _columns_with_other_labels(state.schema, groups if newest else from_tidb):
+        yield Gap(GapKind.CONTRADICTORY_TYPES, _OTHER_LABELS, name)
+
+
+def _other_keys(schema: TableSchema, group: RowGroup) -> Iterator[str]:
+    """The keys of the messages that are not the primary key, unless a column selector leaves out a part of it.
+
+    Without a primary key in the definition, the mirror loses no row, whatever key messages name.
+    """
+    own = _folded(schema.primary_key)
+    for key in group.all_keys if own and own <= _folded(group.columns) else ():
+        if _folded(key) != own:
+            yield ", ".join(sorted(_folded(key)))
+
+
+def _folded(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.casefold() for name in names)
+
+
+def _columns_with_other_labels(schema: TableSchema, groups: Sequence[RowGroup]) -> list[str]:
+    """The ENUM and SET columns of which messages name other labels. Many messages name none."""
+    own = {column.name.casefold(): labels for column in schema.columns if (labels := _plain_labels(column.type))}
+    types = [types.mysql_types for group in groups if own for types in group.sent_types]
+    sent = [(name.casefold(), text) for texts in types for name, text in texts.items() if name.casefold() in own]
+    others = {name for name, text in sent if _plain_labels(type_or_text(text)) not in ((), own[name])}
+    return [column.name for column in schema.columns if column.name.casefold() in others]
+
+
+def _plain_labels(kind: MySqlType) -> tuple[str, ...]:
+    """The labels; none if some may be printed in several ways, or be damaged."""
+    if any(not label.isprintable() or not _UNSURE.isdisjoint(label) for label in kind.members):
+        return ()
+    return tuple(label.casefold() for label in kind.members)
