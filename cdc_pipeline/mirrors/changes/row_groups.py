@@ -149,18 +149,16 @@ def with_types(
     Those are groups without a definition from DDL, with a new column, or with values that cannot be read without the type
     (DataWorks), and all groups of dialects that name types twice. A DECIMAL without precision and scale gets those that its
     values need. `lookup` returns a mirror as the last cut left it.
-
-    These groups, and those of tables with labels, get `sent_types`.
     """
-    needing = {group.position for group in groups if _needs_types(group, lookup(group.name))}
-    read = [group for group in groups if group.position in needing or _has_labels(lookup(group.name))]
-    asked = {place: group.dialect for group in read for place in (group.position, group.last_position) if place}
+    asked = {group.position: group.dialect for group in groups if _needs_types(group, lookup(group.name))}
+    asked |= {
+        group.last_position: group.dialect for group in groups if group.last_position and _names_types_twice(group)
+    }
     found = read_message_types(partial(read_raw_batches, lake), asked, partial(read_claims, lake))
 
     def typed(group: RowGroup) -> RowGroup:
-        types = found.get(group.position, group.types) if group.position in needing else group.types
         sent = (found[place] for place in (group.position, group.last_position) if place in found)
-        return replace(group, types=types, sent_types=tuple(sent))
+        return replace(group, types=found.get(group.position, group.types), sent_types=tuple(sent))
 
     return _with_decimal_digits(list(map(typed, groups)), changes)
 
@@ -188,15 +186,15 @@ def contradiction_gaps(groups: Iterable[RowGroup]) -> Iterator[tuple[TableName, 
 
 
 def _needs_types(group: RowGroup, state: MirrorState | None) -> bool:
-    if state is None or state.inferred:
+    if state is None or state.inferred or _names_types_twice(group):
         return True
-    if any(dialect_has_trait(group.dialect, trait) for trait in (Trait.NEEDS_TYPES, Trait.NAMES_TYPES_TWICE)):
+    if dialect_has_trait(group.dialect, Trait.NEEDS_TYPES):
         return True
     return any(state.schema.find(name) is None for name in group.columns)
 
 
-def _has_labels(state: MirrorState | None) -> bool:
-    return state is not None and any(column.type.members for column in state.schema.columns)
+def _names_types_twice(group: RowGroup) -> bool:
+    return dialect_has_trait(group.dialect, Trait.NAMES_TYPES_TWICE)
 
 
 def _with_decimal_digits(groups: list[RowGroup], changes: DataFrame) -> list[RowGroup]:

@@ -26,15 +26,16 @@ _UNSURE = frozenset("\\'\"?\ufffd")
 def definition_gaps(state: MirrorState, groups: Sequence[RowGroup], *, newest: bool) -> Iterator[Gap]:
     """The gaps of a table whose messages name another primary key or other labels than its definition.
 
-    newest: no statement of the cut follows the rows. Canal may have the server's definition before it comes to a statement,
-    so only its newest rows count. Its keys may be stale (canal-facts 15, 55) and do not count.
+    Keys are those of TiCDC: Canal's may be stale (canal-facts 15, 55). Labels are those of Canal, for which types are read
+    anyway. newest: no statement of the cut follows the rows. Canal may have the server's definition before it comes to a
+    statement, so only its newest rows count.
     """
     if state.inferred or state.source_tables is not None:
         return
     from_tidb = [group for group in groups if dialect_has_trait(group.dialect, Trait.FROM_TIDB)]
     for key in sorted({key for group in from_tidb for key in _other_keys(state.schema, group)}):
         yield Gap(GapKind.KEYS_DIFFER, _OTHER_KEY.format(f"the key ({key})" if key else "no key"))
-    for name in _columns_with_other_labels(state.schema, groups if newest else from_tidb):
+    for name in _columns_with_other_labels(state.schema, groups if newest else ()):
         yield Gap(GapKind.CONTRADICTORY_TYPES, _OTHER_LABELS, name)
 
 
