@@ -8,6 +8,7 @@ import pytest
 
 from cdc_pipeline.component.component import CdcPipeline
 from cdc_pipeline.component.source_field import TicdcStorageSource
+from cdc_pipeline.dialects.decoded_tables import DecodeSettings
 from cdc_pipeline.pipeline import Pipeline
 from cdc_pipeline.sources.capture_files.source import CaptureFiles
 from cdc_pipeline.spark.session import SparkLakehouse
@@ -63,7 +64,10 @@ def test_an_unknown_store_is_refused() -> None:
         (Pipeline("shop", CaptureFiles("captures"), "lake"), ()),
         (Pipeline("shop", CaptureFiles("captures"), "hdfs://host/lake"), ()),
         (Pipeline("shop", CaptureFiles("captures"), "s3a://bucket/lake"), ("s3",)),
-        (Pipeline("shop", CaptureFiles("captures"), "lake", claim_store="s3a://bucket/claims"), ("s3",)),
+        (
+            Pipeline("shop", CaptureFiles("captures"), "lake", decoding=DecodeSettings(claim_store="s3a://b/claims")),
+            ("s3",),
+        ),
     ],
 )
 def test_a_pipeline_has_the_stores_of_its_places(pipeline: Pipeline, stores: tuple[str, ...]) -> None:
