@@ -57,6 +57,8 @@ KINDS_BY_TABLE = {
 
 @dataclass(frozen=True)
 class DecodeSettings:
+    """How the records of a pipeline are decoded."""
+
     dialect: DialectName = "auto"
     claim_store: str | None = None
     """Folder or Hadoop URI of TiCDC's claim-check messages, where those are read that the lake does not keep yet."""

@@ -59,8 +59,8 @@ def statement_identities(events: Iterable[DdlEvent], deliveries_of: DeliveriesOf
         if _has_batch_number(event):
             delivery = (event.identity, *event.position[:2], found)
             if delivery in last:
-                same = [other for other in in_order if deliveries.get(other.position, found) == found]
-                same = [other for other in same if other.position not in copies]
+                others = (other for other in in_order if other.position not in copies)
+                same = [other for other in others if deliveries.get(other.position, found) == found]
                 is_new = _is_new(last[delivery], event, same)
                 number = numbers[last[delivery].position] + is_new
                 copies |= set() if is_new else {event.position}
@@ -88,12 +88,12 @@ def _is_new(last: DdlEvent, event: DdlEvent, delivered: Sequence[DdlEvent]) -> b
         if last.position < other.position < event.position and other.identity != event.identity
     ]
     old, new = ({folded(pair[side]) for pair in _renamed(event.changes)} for side in (0, 1))
-    changes = [change for other in between for change in other.changes]
-    ended = {folded(name) for change in changes for name in (*change.names().dropped, *_ends(change, 0))}
-    created = {folded(name) for change in changes for name in (*change.names().created, *_ends(change, 1))}
+    names = [change.names() for other in between for change in other.changes]
+    removed = {folded(name) for change in names for name in change.removed}
+    added = {folded(name) for change in names for name in change.added}
     dropped = {database for other in between for database in _dropped_databases(other)}
-    is_free = all(name in ended or name.database in dropped for name in new - old)
-    return any(_share_a_table(event, other) for other in between) and old - new <= created and is_free
+    is_free = all(name in removed or name.database in dropped for name in new - old)
+    return any(_share_a_table(event, other) for other in between) and old - new <= added and is_free
 
 
 def undoes_itself(changes: Sequence[SchemaChange]) -> bool:
@@ -106,11 +106,6 @@ def undoes_itself(changes: Sequence[SchemaChange]) -> bool:
 
 def _renamed(changes: Sequence[SchemaChange]) -> list[tuple[TableName, TableName]]:
     return [pair for change in changes for pair in change.names().renamed]
-
-
-def _ends(change: SchemaChange, side: int) -> list[TableName]:
-    """The old names of a RENAME (side 0), or the new ones (1)."""
-    return [pair[side] for pair in change.names().renamed]
 
 
 def _share_a_table(one: DdlEvent, other: DdlEvent) -> bool:

@@ -205,10 +205,15 @@ class _Tables:
         return chains, None if is_empty else "a statement has changed the table in between"
 
     @cached_property
-    def _newest(self) -> dict[tuple[TableName, str, int], int]:
-        """(key, topic, partition) → `at` of its newest change in the window."""
+    def _newest(self) -> tuple[dict[TableName, set[str]], dict[str, dict[int, int]]]:
+        """Key → the topics of its changes in the window; topic → partition → `at` of its newest change."""
+        topics: dict[TableName, set[str]] = defaultdict(set)
+        newest: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         rows = self.rows.changes.groupBy("database", "table", "topic", "partition").agg(F.max("at")).collect()
-        return {(TableName(*row[:2]), row[2], row[3]): row[4] for row in rows}
+        for database, table, topic, partition, at in rows:
+            topics[TableName(database, table)].add(topic)
+            newest[topic][partition] = max(newest[topic][partition], at)
+        return topics, newest
 
     def _settled(self, key: TableName) -> DataFrame:
         """The changes of a table in the window. Without watermarks: those before which no partition of the topic can bring
@@ -216,12 +221,9 @@ class _Tables:
         rows = _of_table(self.rows.changes, key)
         if not self.published.ends:
             return rows
-        topics = {topic for name, topic, _ in self._newest if name == key}
-        newest: dict[tuple[str, int], int] = defaultdict(int)
-        for (_, topic, partition), at in self._newest.items():
-            if topic in topics:
-                newest[topic, partition] = max(newest[topic, partition], at)
-        settled = max(min(newest.values()), max(newest.values()) - (RESENT_MS << TSO_SHIFT))
+        topics, newest = self._newest
+        ends = [at for topic in topics[key] for at in newest[topic].values()]
+        settled = max(min(ends), max(ends) - (RESENT_MS << TSO_SHIFT))
         return rows.where(F.col("at") <= settled)
 
     def _earlier(self, key: TableName) -> DataFrame:

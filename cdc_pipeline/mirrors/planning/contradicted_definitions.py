@@ -55,7 +55,7 @@ def _folded(names: Iterable[str]) -> frozenset[str]:
 
 
 def _columns_with_other_labels(schema: TableSchema, groups: Sequence[RowGroup]) -> list[str]:
-    """The ENUM and SET columns of which messages name other labels. Many messages name none."""
+    """The ENUM and SET columns whose labels in messages are not those of the definition."""
     own = {column.name.casefold(): labels for column in schema.columns if (labels := _plain_labels(column.type))}
     types = [types.mysql_types for group in groups if own for types in group.sent_types]
     sent = [(name.casefold(), text) for texts in types for name, text in texts.items() if name.casefold() in own]
