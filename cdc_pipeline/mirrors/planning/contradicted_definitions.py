@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from pyspark.sql import types as T
+
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
 from cdc_pipeline.mirrors.model.state import MirrorState
-from cdc_pipeline.mysql.ddl.column_types import type_or_text
+from cdc_pipeline.mysql.ddl.column_types import KNOWN_TYPES, type_or_text
 from cdc_pipeline.mysql.model.table import MySqlType, TableSchema
+from cdc_pipeline.mysql.types.spark_types import spark_type
 
 _OTHER_KEY = (
     "messages name {}, unlike the definition: a statement that changes the primary key did not arrive, and rows may be "
     "missing"
 )
-_OTHER_LABELS = (
-    "messages name other labels than the definition: a statement that changes them did not arrive, and rows may show wrong "
-    "ones"
+_OTHER_TYPE = (
+    "messages name other labels or another kind of type than the definition: a statement that changes them did not arrive, "
+    "and rows may have wrong values"
 )
 _UNSURE = frozenset("\\'\"?\ufffd")
 """Characters of labels that encoders print in several ways, or in place of others."""
 
 
 def definition_gaps(state: MirrorState, groups: Sequence[RowGroup], *, newest: bool) -> Iterator[Gap]:
-    """The gaps of a table whose messages name another primary key or other labels than its definition.
+    """The gaps of a table whose messages name another primary key or other types than its definition.
 
-    Keys are those of TiCDC: Canal's may be stale (canal-facts 15, 55). Labels are those of Canal, for which types are read
+    Keys are those of TiCDC: Canal's may be stale (canal-facts 15, 55). Types are those of Canal, for which they are read
     anyway. newest: no statement of the cut follows the rows. Canal may have the server's definition before it comes to a
     statement, so only its newest rows count.
     """
@@ -35,8 +38,8 @@ def definition_gaps(state: MirrorState, groups: Sequence[RowGroup], *, newest: b
     from_tidb = [group for group in groups if dialect_has_trait(group.dialect, Trait.FROM_TIDB)]
     for key in sorted({key for group in from_tidb for key in _other_keys(state.schema, group)}):
         yield Gap(GapKind.KEYS_DIFFER, _OTHER_KEY.format(f"the key ({key})" if key else "no key"))
-    for name in _columns_with_other_labels(state.schema, groups if newest else ()):
-        yield Gap(GapKind.CONTRADICTORY_TYPES, _OTHER_LABELS, name)
+    for name in _columns_with_other_types(state.schema, groups if newest else ()):
+        yield Gap(GapKind.CONTRADICTORY_TYPES, _OTHER_TYPE, name)
 
 
 def _other_keys(schema: TableSchema, group: RowGroup) -> Iterator[str]:
@@ -54,13 +57,33 @@ def _folded(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name.casefold() for name in names)
 
 
-def _columns_with_other_labels(schema: TableSchema, groups: Sequence[RowGroup]) -> list[str]:
-    """The ENUM and SET columns whose labels in messages are not those of the definition."""
-    own = {column.name.casefold(): labels for column in schema.columns if (labels := _plain_labels(column.type))}
-    types = [types.mysql_types for group in groups if own for types in group.sent_types]
-    sent = [(name.casefold(), text) for texts in types for name, text in texts.items() if name.casefold() in own]
-    others = {name for name, text in sent if _plain_labels(type_or_text(text)) not in ((), own[name])}
+def _columns_with_other_types(schema: TableSchema, groups: Sequence[RowGroup]) -> list[str]:
+    """The columns whose texts mean other values by the types of messages than by the definition."""
+    own = {column.name.casefold(): column.type for column in schema.columns}
+    types = [types.mysql_types for group in groups if _names_types(group) for types in group.sent_types]
+    sent = {(name.casefold(), text) for texts in types for name, text in texts.items()}
+    others = {name for name, text in sent if name in own and _is_other_type(type_or_text(text), own[name])}
     return [column.name for column in schema.columns if column.name.casefold() in others]
+
+
+def _names_types(group: RowGroup) -> bool:
+    """Whether its messages name MySQL types, not six of its own as DataWorks does."""
+    return not dialect_has_trait(group.dialect, Trait.NEEDS_TYPES)
+
+
+def _is_other_type(sent: MySqlType, own: MySqlType) -> bool:
+    labels, own_labels = _plain_labels(sent), _plain_labels(own)
+    if labels and own_labels:
+        return labels != own_labels
+    return sent.base in KNOWN_TYPES and _kind(sent) != _kind(own)
+
+
+def _kind(kind: MySqlType) -> str:
+    """Types of one kind read a text as the same value, or refuse it."""
+    if kind.base in ("enum", "set"):
+        return "labels"
+    target = spark_type(kind)
+    return "number" if kind.base == "decimal" or isinstance(target, T.NumericType) else target.typeName()
 
 
 def _plain_labels(kind: MySqlType) -> tuple[str, ...]:
