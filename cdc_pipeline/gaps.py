@@ -46,7 +46,7 @@ class GapKind(Enum):
     """Changes say of their rows what the mirror did not have (`mirrors.operations.verification`)."""
     HANDLE_KEY_ONLY = auto()
     UNKNOWN_ROWS = auto()
-    """Partial row images for rows that are not in the mirror."""
+    """Partial row images for rows that are not in the mirror, or changes of rows without a key that it does not have."""
     UNSURE_UPDATES = auto()
     """UPDATEs of a keyless table whose before image is not certain."""
     UNSURE_PARTITION = auto()

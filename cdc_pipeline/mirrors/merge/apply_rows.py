@@ -21,14 +21,21 @@ from cdc_pipeline.mirrors.merge.baseline_rows import baseline_changes, baseline_
 from cdc_pipeline.mirrors.merge.computed_values import ComputedValues
 from cdc_pipeline.mirrors.merge.default_values import default_value
 from cdc_pipeline.mirrors.merge.masked_values import folded_images, masked_cells, with_masks
-from cdc_pipeline.mirrors.merge.merge_rows import Merged, append_rows, count_unknown_rows, merge_keyed, merge_keyless
+from cdc_pipeline.mirrors.merge.merge_rows import (
+    Merged,
+    append_rows,
+    count_deleted,
+    count_unknown_rows,
+    merge_keyed,
+    merge_keyless,
+)
 from cdc_pipeline.mirrors.merge.net_changes import NetRows
 from cdc_pipeline.mirrors.merge.rewrite_rows import rewrite_keyed, rewrite_keyless
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
-from cdc_pipeline.mirrors.merge.small_rows import StepRows
+from cdc_pipeline.mirrors.merge.small_rows import StepRows, is_folded
 from cdc_pipeline.mirrors.merge.step_context import StepContext
 from cdc_pipeline.mirrors.merge.typed_rows import Target, typed_rows, with_generated
-from cdc_pipeline.mirrors.model.masks import NULL
+from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mirrors.model.steps import ApplyRows, LoadBaseline
 from cdc_pipeline.mysql.expressions.conversions import absent_column_gaps
 from cdc_pipeline.mysql.expressions.translation import can_translate_generated
@@ -59,7 +66,7 @@ class RowCounts:
     existing: int = 0
     """Rows that an empty mirror has after the good rows are written."""
     deletes: int = 0
-    """Number of row images of a keyless table that lose rows; 0 for a table with a key."""
+    """Number of rows of a keyless table that are to be deleted; 0 for a table with a key."""
     bad_rows: int = 0
     """Net changes with a value that its type cannot hold; they become dead letters."""
     first_bad: Position | None = None
@@ -114,12 +121,15 @@ class RowMerger:
         if absent:
             gaps += _unknown_rows(count_unknown_rows(session, path, typed, target, absent), absent)
         result, good = self._good_rows(context, typed, target, gaps)
+        if result.deletes and not is_folded(row_set, state):
+            found = 0 if step.into_empty else count_deleted(session, path, good, target)
+            context.add_gaps(_missing_rows(result.deletes - found, state), context.commits.for_gaps(_ROWS))
         # without deletes the rows of a keyless table are appended without reading the mirror
         if step.into_empty or (target.keyless and not result.deletes):
             append_rows(path, good, target, commit)
             result.merged = Merged(inserted=result.existing)
         elif target.keyless:
-            good = folded_images(good, len(state.schema.columns)) if NULL in dict(state.masks).values() else good
+            good = folded_images(good, len(state.schema.columns)) if is_folded(row_set, state) else good
             result.merged = merge_keyless(session, path, good, target)
         else:
             result.merged = merge_keyed(session, path, good, target)
@@ -217,9 +227,11 @@ def _rewrite(context: StepContext, mirror: SmallTable, step: ApplyRows, row_set:
     absent, state = _counted_absent(step), step.state
     if row_set.keyless:
         result = rewrite_keyless(mirror.rows, rows, state)
+        unknown = _missing_rows(result.unknown, state)
     else:
         result = rewrite_keyed(mirror.rows, rows, state, row_set.columns, absent)
-    gaps = [*_unknown_rows(result.unknown, absent), *_gaps(rows.found)]
+        unknown = _unknown_rows(result.unknown, absent)
+    gaps = [*unknown, *_gaps(rows.found)]
     context.add_gaps(gaps, context.commits(_DEAD_LETTERS))
     mirror.replace(result.rows, context.commits(_ROWS))
     return RowCounts(result.merged, zero_dates=rows.found["zero"])
@@ -237,6 +249,16 @@ def _unknown_rows(count: int, absent: Sequence[str]) -> list[Gap]:
         f"these columns are NULL: {', '.join(absent)}"
     )
     return [Gap(GapKind.UNKNOWN_ROWS, message)] if count else []
+
+
+def _missing_rows(count: int, state: MirrorState) -> list[Gap]:
+    """The gap of a table without a key, unless another one says already that rows may be missing."""
+    message = (
+        f"{count} row(s) of a table without a key were changed or deleted that the mirror does not have: changes before "
+        "them are missing, or a type change converted the values differently"
+    )
+    is_known = any(gap.column is None for gap in state.gaps)
+    return [Gap(GapKind.UNKNOWN_ROWS, message)] if count and not is_known else []
 
 
 def _absent_defaults(step: ApplyRows, time_zone: str) -> tuple[dict[str, Column | None], list[Gap]]:
@@ -295,7 +317,7 @@ def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
         F.min(F.when(~good, position)).alias("first_bad"),
         F.count(F.when(~good & F.col("counts"), 1)).alias("rejected"),
         F.sum(F.when(good, existing)).alias("existing"),
-        (F.count_if(good & (F.col("delta") < 0)) if keyless else F.lit(0)).alias("deletes"),
+        (F.sum(F.when(good, F.greatest(-F.col("delta"), F.lit(0)))) if keyless else F.lit(0)).alias("deletes"),
         F.sum("zero_dates").alias("zero"),
         *(_distinct(name).alias(name) for name in ("damaged", "doubtful", "ambiguous_times")),
         F.count_if("order_unknown").alias("unordered"),
@@ -305,7 +327,7 @@ def _examined(rows: DataFrame, *, keyless: bool) -> tuple[RowCounts, list[Gap]]:
     )
     result = RowCounts(
         existing=counts["existing"] or 0,
-        deletes=counts["deletes"],
+        deletes=counts["deletes"] or 0,
         bad_rows=counts["bad"],
         first_bad=Position(*counts["first_bad"]) if counts["bad"] else None,
         rejected=counts["rejected"],

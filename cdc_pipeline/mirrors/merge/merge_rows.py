@@ -86,24 +86,11 @@ def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, target: Targe
     inserted again with their own metadata, in the same commit. Deleted rows of a `soft_delete` mirror, from when the table
     had a key, are ignored.
     """
-    schema, metadata, keeps_deleted = target.schema, target.state.metadata, target.state.has_soft_delete
-    mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=keeps_deleted)
+    schema, metadata = target.schema, target.state.metadata
     images = [value_column(index) for index in range(len(schema.columns))]
     kept = {name: f"kept_{index}" for index, name in enumerate(target.state.kept_columns)}
-    present = mirror.select(
-        *(F.col(quoted(column.name)).alias(name) for column, name in zip(schema.columns, images, strict=True)),
-        *(F.col(quoted(name)).alias(cell) for name, cell in kept.items()),
-        *metadata,
-    )
     deletes = rows.where("delta < 0").select(*images, F.col("delta"))
-    equal = " AND ".join(f"p.{name} <=> d.{name}" for name in images)
-    oldest = [F.col(name) for name in metadata] or [F.lit(0)]
-    numbered = (
-        present.alias("p")
-        .join(deletes.alias("d"), F.expr(equal))
-        .select(*(F.col(f"p.{name}") for name in (*images, *kept.values(), *metadata)), F.col("d.delta").alias("delta"))
-        .withColumn("n", F.row_number().over(Window.partitionBy(*images).orderBy(*oldest)))
-    )
+    numbered = _equal_rows(spark, path, deletes, target, kept)
     remaining = numbered.where("n > -delta").select(*images, *kept.values(), *metadata, F.lit(False).alias("deleted"))
     inserts = (
         rows.where("delta > 0").select(*images, *METADATA.names, F.lit(False).alias("deleted"), _copies()).drop("copy")
@@ -115,7 +102,7 @@ def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, target: Targe
     condition = "s.deleted AND " + " AND ".join(
         f"t.{quoted(column.name)} <=> s.{name}" for column, name in zip(schema.columns, images, strict=True)
     )
-    if keeps_deleted:
+    if target.state.has_soft_delete:
         condition += f" AND NOT t.{DELETED}"
     outcome = (
         DeltaTable.forPath(spark, path)
@@ -126,6 +113,36 @@ def merge_keyless(spark: SparkSession, path: str, rows: DataFrame, target: Targe
         .execute()
     )
     return _merged(outcome)
+
+
+def count_deleted(spark: SparkSession, path: str, rows: DataFrame, target: Target) -> int:
+    """How many of the rows that `merge_keyless` is to delete are in the mirror."""
+    return _equal_rows(spark, path, rows.where("delta < 0"), target, {}).where("n <= -delta").count()
+
+
+def _equal_rows(
+    spark: SparkSession, path: str, deletes: DataFrame, target: Target, kept: Mapping[str, str]
+) -> DataFrame:
+    """The rows of the mirror that equal an image of `deletes`, with its `delta` and their number `n` by age, from 1.
+
+    kept: columns of the mirror that no row has → their names in the result.
+    """
+    metadata = target.state.metadata
+    mirror = live_rows(spark.read.format("delta").load(path), keeps_deleted=target.state.has_soft_delete)
+    images = [value_column(index) for index in range(len(target.schema.columns))]
+    present = mirror.select(
+        *(F.col(quoted(column.name)).alias(name) for column, name in zip(target.schema.columns, images, strict=True)),
+        *(F.col(quoted(name)).alias(cell) for name, cell in kept.items()),
+        *metadata,
+    )
+    equal = " AND ".join(f"p.{name} <=> d.{name}" for name in images)
+    oldest = [F.col(name) for name in metadata] or [F.lit(0)]
+    return (
+        present.alias("p")
+        .join(deletes.alias("d"), F.expr(equal))
+        .select(*(F.col(f"p.{name}") for name in (*images, *kept.values(), *metadata)), F.col("d.delta").alias("delta"))
+        .withColumn("n", F.row_number().over(Window.partitionBy(*images).orderBy(*oldest)))
+    )
 
 
 def append_rows(

@@ -23,7 +23,8 @@ class Rewritten:
     """All rows of the mirror, in its columns."""
     merged: Merged
     unknown: int = 0
-    """How many rows were updated without one of the `absent` columns and were not in the mirror under their key."""
+    """How many rows were updated without one of the `absent` columns and were not in the mirror under their key. Without a
+    key: how many were to be deleted and were not in the mirror."""
 
 
 def rewrite_keyed(
@@ -90,7 +91,8 @@ def rewrite_keyless(old: pa.Table, rows: StepRows, state: MirrorState) -> Rewrit
     stays[places[rank < -delta[removals][groups]]] = False
     added = np.repeat(np.arange(len(new)), np.maximum(delta, 0))
     result = pa.concat_tables([old.filter(stays), new.take(added)])
-    return Rewritten(result, Merged(inserted=len(added), deleted=int((~stays).sum())))
+    deleted = int((~stays).sum())
+    return Rewritten(result, Merged(inserted=len(added), deleted=deleted), int(-delta[removals].sum()) - deleted)
 
 
 def _in_columns_of(old: pa.Table, rows: StepRows, state: MirrorState) -> pa.Table:

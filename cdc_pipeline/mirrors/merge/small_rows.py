@@ -26,7 +26,7 @@ from cdc_pipeline.mirrors.merge.masked_values import masked, with_pads
 from cdc_pipeline.mirrors.merge.row_entries import RowSet
 from cdc_pipeline.mirrors.merge.typed_cells import CellKind, typed
 from cdc_pipeline.mirrors.model.masks import HASH, NULL
-from cdc_pipeline.mirrors.model.state import METADATA
+from cdc_pipeline.mirrors.model.state import METADATA, MirrorState
 from cdc_pipeline.mirrors.model.steps import ApplyRows, Step
 from cdc_pipeline.mysql.types.local_times import NEVER, TWICE
 from cdc_pipeline.mysql.types.spark_types import spark_type
@@ -118,10 +118,14 @@ def _has_cells_only(step: ApplyRows, row_set: RowSet) -> bool:
     state, omits = step.state, any(dialect_has_trait(name, Trait.ABSENT_IS_DEFAULT) for name, _ in step.encodings)
     if state.computed_shown or step.generated or (omits and step.absent):
         return False
-    is_folded = row_set.keyless and NULL in dict(state.masks).values()
-    return not is_folded and not any(
+    return not is_folded(row_set, state) and not any(
         isinstance(spark_type(column.type), ArrayType) for column in row_set.identity.columns
     )
+
+
+def is_folded(row_set: RowSet, state: MirrorState) -> bool:
+    """Whether rows of a table without a key may be equal after masking."""
+    return row_set.keyless and NULL in dict(state.masks).values()
 
 
 def fetch_rows(

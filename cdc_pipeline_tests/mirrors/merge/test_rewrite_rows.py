@@ -147,3 +147,4 @@ def test_keyless(old: list[tuple[Any, ...]], changes: list[_Change], soft_delete
     result = rewrite_keyless(_mirror(rows, state), _step_rows(changes), state)
     assert _found(result.rows) == Counter(expected)
     assert result.merged == Merged(inserted=added, deleted=removed)
+    assert result.unknown == sum(max(0, -change.delta) for change in changes) - removed
