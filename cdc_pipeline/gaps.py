@@ -58,6 +58,9 @@ class GapKind(Enum):
     UNLOGGED_ENGINE = auto()
     """The storage engine changes rows without row events in the binlog, or the reverse."""
 
+    TIME_ZONE_CHANGED = auto()
+    """The setting `time_zone` has changed since values were read."""
+
     # columns
     UNDECLARED_COLUMN = auto()
     """Rows have the column, but no DDL declares it."""

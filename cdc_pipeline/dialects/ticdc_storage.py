@@ -58,6 +58,9 @@ _ACTIONS = {
 """`type` in Canal-JSON → TiDB's ActionType numbers (ticdc-facts §4)."""
 _OTHER_ACTION = "QUERY"
 
+DEFINITION_TYPE = "DEFINITION"
+"""The `type` of a definition without statement, and without rows before it."""
+
 
 def with_storage_fields(parsed: DataFrame, no_message: Column) -> DataFrame:
     """Adds the fields of `TicdcStorageFile`, null for all other records, and `STORAGE_FORM`.
@@ -108,11 +111,11 @@ def event_statement(event: Row) -> str | None:
 
 
 def action_type() -> Column:
-    """The `type` of a message with the same statement."""
+    """The `type` of a message with the same statement; DEFINITION_TYPE for a file without one."""
     type_ = F.when(F.col("actionType").isNotNull(), F.lit(_OTHER_ACTION))
     for name, numbers in _ACTIONS.items():
         type_ = F.when(F.col("actionType").isin(*numbers), F.lit(name)).otherwise(type_)
-    return F.when(F.length("statement") == 0, F.lit("CREATE")).otherwise(type_)
+    return F.when(F.length("statement") == 0, F.lit(DEFINITION_TYPE)).otherwise(type_)
 
 
 def closed_ts() -> Column:

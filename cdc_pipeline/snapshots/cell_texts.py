@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from cdc_pipeline.mysql.model.quoted_names import quoted
-from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column
+from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, MySqlType
 from cdc_pipeline.mysql.types.charsets import charset_of_column
 from cdc_pipeline.snapshots.literals import read_literal
 
@@ -43,6 +43,8 @@ _CODECS = {
     "utf16le": "utf-16-le",
     "utf32": "utf-32-be",
 }
+_BASIC_PLANE, _ALL_PLANES = ("utf8", "utf8mb3", "ucs2"), (UTF8, "utf16", "utf16le", "utf32", "gb18030")
+"""Character sets with characters up to U+FFFF, and with all."""
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"})
 _BYTES = frozenset(
     {
@@ -61,6 +63,16 @@ def _keep_control_character(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error("cdc_latin1", _keep_control_character)
+
+
+def may_be_narrow(kind: MySqlType, charset: str, default_charset: str | None) -> bool:
+    """Whether a server replaces characters of a column when it prints them in the character set."""
+    if charset in (UTF8, OF_COLUMN) or (kind.base not in _IN_A_CHARSET and kind.base != "json"):
+        return False
+    own = UTF8 if kind.base == "json" else charset_of_column(kind, default_charset)
+    if charset in _BASIC_PLANE:
+        return own in _ALL_PLANES
+    return own not in (None, "ascii", charset)
 
 
 class Form(Enum):

@@ -12,7 +12,7 @@ from cdc_pipeline.mysql.ddl.parser import parse_ddl
 from cdc_pipeline.mysql.ddl.tokens import Quoting
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, NotSupported
 from cdc_pipeline.mysql.model.table import TableName, TableSchema
-from cdc_pipeline.snapshots.cell_texts import Cells
+from cdc_pipeline.snapshots.cell_texts import Cells, may_be_narrow
 from cdc_pipeline.snapshots.files import DataFile
 from cdc_pipeline.snapshots.insert_statements import unquote
 
@@ -33,6 +33,8 @@ class ExportedTable:
     """With rows, in order. Empty for an empty table."""
     quotings: tuple[Quoting, ...] = (Quoting.MYSQL,)
     """Those that the definition may have. If they differ, it is rejected."""
+    lack: str = ""
+    """Why the export does not have all its rows."""
 
     @cached_property
     def schema(self) -> TableSchema:
@@ -42,6 +44,19 @@ class ExportedTable:
             return change.schema
         reason = change.reason if isinstance(change, NotSupported) else type(change).__name__
         raise SourceError(f"{self.place}: the definition of {self.name} cannot be read: {reason}")
+
+    @property
+    def damage(self) -> str:
+        """Why the export may have `?` for characters of some columns: its SET NAMES is a smaller character set (MySQL's
+        mysqldump up to 5.7 uses utf8)."""
+        columns = (
+            one.name for one in self.schema.columns if may_be_narrow(one.type, self.charset, self.schema.charset)
+        )
+        names = ", ".join(columns)
+        return names and (
+            f"{self.place}: SET NAMES {self.charset} has no place for all characters of the columns {names}. Write it with "
+            "--default-character-set=utf8mb4"
+        )
 
     def cells(self, columns: Sequence[str]) -> list[Cells]:
         """The cells of these columns of the data; of all columns if there are none.

@@ -73,7 +73,7 @@ _GOOD: Good = {
     ),
     "two tables renamed": (_file(Type=47), {"type": "RENAME"}),
     "an action of tomorrow": (_file(Type=200), {"type": "QUERY"}),
-    "a definition": (_SNAPSHOT, {"kind": unified.DDL, "type": "CREATE", "sql": _SNAPSHOT.decode()}),
+    "a definition": (_SNAPSHOT, {"kind": unified.DDL, "type": "DEFINITION", "sql": _SNAPSHOT.decode()}),
     "a checkpoint": (
         b'{"checkpoint-ts":%d}' % (tso(2) + 9),
         {"kind": unified.WATERMARK, "dialect": "ticdc", "watermark_ts": tso(2) + 9, "es": tso(2) >> 18, "rule": None},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -11,6 +13,8 @@ from cdc_pipeline.lake.paths import LakePaths
 from cdc_pipeline.mirrors.model.state import MirrorState
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.lakes.pipelines import ingest
+from cdc_pipeline_tests.support.lakes.stories import create
+from cdc_pipeline_tests.support.lakes.stream import Stream
 from cdc_pipeline_tests.support.messages import Topic, ddl, row, watermark
 
 _TYPES = {"id": "int", "at": "timestamp", "local": "datetime"}
@@ -58,3 +62,25 @@ def test_a_text_that_does_not_tell_its_instant_is_named(table: str, lake: LakePa
 def test_two_keys_with_one_text_are_one_row_and_a_doubt(lake: LakePaths, spark: SparkSession) -> None:
     assert spark.read.format("delta").load(lake.mirror(TableName("db", "keyed"))).count() == 1
     assert _gaps(spark, lake, "keyed") == [(GapKind.AMBIGUOUS_TIME, "at")]
+
+
+def test_values_of_a_former_time_zone_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    """The default UTC is corrected after the first runs: rows of both zones are in one mirror."""
+    stream, types = Stream(spark, tmp_path), {"id": "int", "at": "timestamp"}
+
+    def put(step: int, number: str) -> tuple[str, int]:
+        data: dict[str, str | None] = {"id": number, "at": "2024-05-06 10:00:00"}
+        return row("INSERT", "timed", step, data, types=types, key=["id"]), 1
+
+    timed = "CREATE TABLE `{}` (`id` INT PRIMARY KEY, `at` TIMESTAMP NULL)"
+    stream.write_slice(10, create("timed", 1, timed), create("plain", 1), put(3, "1"))
+    stream.run(time_zone="UTC")
+    stream.write_slice(20, put(13, "2"))
+    stream.run(time_zone="Asia/Shanghai")
+    stream.write_slice(30, put(23, "3"))
+    stream.run(time_zone="Asia/Shanghai")
+    gaps = {mirror["table"]: mirror["gaps"] for mirror in stream.cuts()[-1]["mirrors"]}
+    named = (
+        "TIMESTAMP values before cut 2 were read in the time_zone UTC, not Asia/Shanghai; a rebuild reads them again"
+    )
+    assert gaps == {"timed": [named], "plain": []}

@@ -31,6 +31,36 @@ def test_a_table_is_divided_into_parts_at_statements() -> None:
         assert (text[:6], text[-1:]) == (b"INSERT", b";")
 
 
+def test_tables_whose_rows_are_not_in_the_file() -> None:
+    """mysqldump begins a section for the rows of each table, also of an empty one."""
+    data, where = b"--\n-- Dumping data for table `%s`\n--\n", b"-- WHERE:  id > 5\n\n"
+    row = b"INSERT INTO `t` VALUES (6);\n"
+    without, whole = _dump(_HEADER + _TABLE + _END), _dump(_HEADER + _TABLE + data % b"t" + _END)
+    other = _TABLE.replace(b"`t`", b"`a``b`")
+    part = _dump(_HEADER + other + data % b"a``b" + _TABLE + data % b"t" + where + row + _END)
+    found = {name.table: table.lack for dump in (whole, part) for name, table in dump.tables.items()}
+    assert found == {"t": "d.sql: it was exported with --where", "a`b": ""}
+    assert whole.tables[TableName("d", "t")].lack == ""
+    assert without.tables[TableName("d", "t")].lack.startswith("d.sql: it has no section for rows")
+
+
+@pytest.mark.parametrize(
+    ("charset", "definition", "damaged"),
+    [
+        (b"utf8mb4", b"`a` text, `j` json) DEFAULT CHARSET=utf8mb4", ""),
+        (b"utf8", b"`a` text, `n` int, `j` json, `l` text CHARACTER SET latin1) DEFAULT CHARSET=utf8mb4", "a, j"),
+        (b"utf8", b"`a` text) DEFAULT CHARSET=utf8mb3", ""),
+        (b"latin1", b"`a` enum('x'), `l` char(9) CHARACTER SET latin1) DEFAULT CHARSET=utf8mb3", "a"),
+        (b"binary", b"`a` text) DEFAULT CHARSET=utf8mb4", ""),
+    ],
+)
+def test_a_character_set_that_lacks_characters(charset: bytes, definition: bytes, damaged: str) -> None:
+    (table,) = _dump(
+        _HEADER.replace(b"utf8mb4", charset) + b"CREATE TABLE `t` (" + definition + b";\n" + _END
+    ).tables.values()
+    assert (f"of the columns {damaged}." in table.damage) if damaged else not table.damage
+
+
 @pytest.mark.parametrize("name", ["hex-blob.sql", "mysqldump97.sql"])
 def test_blocks_of_any_size_find_the_same(name: str) -> None:
     content = (EXPORTS / "mysqldump" / name).read_bytes()

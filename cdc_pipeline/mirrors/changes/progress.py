@@ -111,6 +111,7 @@ class PublishedCut:
     heartbeats: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
     """Without TSOs: topic → the `at` below which the cut has all row changes and statements."""
+    time_zone: str | None = None
 
     @property
     def held_rows(self) -> int:
@@ -306,6 +307,7 @@ def _published(row: Mapping[str, Any] | None) -> PublishedCut:
         SELECTION_JSON.from_json(row["selection"]),
         row["heartbeats"],
         dict(row["ends"]),
+        row["time_zone"],
     )
 
 

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from cdc_pipeline.gaps import Gap
+from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
 from cdc_pipeline.lake.restored_tables import require_not_restored
@@ -19,6 +19,7 @@ from cdc_pipeline.mirrors.changes.cut_rows import CutRows, RowSelection
 from cdc_pipeline.mirrors.changes.dead_letters import dead_letter_gaps
 from cdc_pipeline.mirrors.changes.dropped_tables import EndedTable, ended_tables
 from cdc_pipeline.mirrors.changes.late_changes import NO_LATE_CHANGES, LateChanges, late_changes
+from cdc_pipeline.mirrors.changes.late_starts import late_start_gaps, late_starts
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup, contradiction_gaps, with_types
 from cdc_pipeline.mirrors.changes.segments import NO_TABLE
@@ -213,13 +214,30 @@ class CutPlanner:
         """The gaps that tables get from their records, whatever the plan is."""
         found = dead_letter_gaps(self.lake, self.window, self._selection)
         found += [*((breach.name, breach.gap) for breach in late.breaches), *ddl.gaps()]
-        found += [*rows.gaps, *contradiction_gaps(groups)]
+        found += [*rows.gaps, *contradiction_gaps(groups), *self._time_zone_gaps()]
+        if self.published.cut_id == 0 and ddl.to_apply:
+            found += late_start_gaps(late_starts(self.lake), ddl.to_apply)
         gaps: dict[TableName, tuple[Gap, ...]] = {}
         for name, gap in found:
             gaps[name] = (*gaps.get(name, ()), gap)
         for former, name in self._renamed(name for name in gaps if self._mirror(name) is None).items():
             gaps[name] = (*gaps.get(name, ()), *gaps[former])
         return gaps
+
+    def _time_zone_gaps(self) -> list[tuple[TableName, Gap]]:
+        """The gaps of mirrors whose TIMESTAMP values earlier cuts read in another time zone."""
+        former, zone = self.published.time_zone, self.settings.time_zone
+        if former in (None, zone):
+            return []
+        gap = Gap(
+            GapKind.TIME_ZONE_CHANGED,
+            f"TIMESTAMP values before cut {self.window.cut_id} were read in the time_zone {former}, not {zone}; a rebuild "
+            "reads them again",
+        )
+        found = (
+            one for one in self._live_mirrors if any(column.type.base == "timestamp" for column in one.schema.columns)
+        )
+        return [(self._selection.key(state.name), gap) for state in found]
 
     def _renamed(self, names: Iterable[TableName]) -> Mapping[TableName, TableName]:
         """Former → present name of the tables that earlier cuts have renamed. TiCDC writes late files under the former name

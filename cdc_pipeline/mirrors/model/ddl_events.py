@@ -8,9 +8,10 @@ from itertools import groupby
 
 from pyspark.sql import Row
 
+from cdc_pipeline.dialects.ticdc_storage import DEFINITION_TYPE
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait, statement_quotings
 from cdc_pipeline.gaps import Gap, GapKind
-from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT, event_changes
+from cdc_pipeline.mysql.ddl.statements import BASELINE_EVENT, DDL_EVENT, event_changes
 from cdc_pipeline.mysql.model.change_names import folded, with_sent_name
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, RenameTable, SchemaChange
 from cdc_pipeline.mysql.model.table import TableName
@@ -18,10 +19,14 @@ from cdc_pipeline.positions import Position
 
 BASELINE_TOPIC = "snapshot:"
 """Precedes the id of a baseline in `topic`, of its rows and of its events."""
-WITH_GAP, WITHOUT_GAP, DEFINITION = "SNAPSHOT WITH GAP", "SNAPSHOT", "DEFINITION"
+WITH_GAP, WITHOUT_GAP, DEFINITION = "SNAPSHOT WITH GAP", "SNAPSHOT", DEFINITION_TYPE
 """Values of `type` in events of baselines. DEFINITION: without rows, and before all changes."""
 _WITHOUT_ROWS = Gap(
     GapKind.UNSEEN_START, "the definition is that of an export: rows from before the stream began are missing"
+)
+BEFORE_CHANGEFEED = Gap(
+    GapKind.UNSEEN_START,
+    "TiCDC wrote the definition without a CREATE TABLE: rows from before the changefeed began are missing",
 )
 _AFTER_BASELINE = Gap(GapKind.UNSEEN_START, "the stream may lack changes after the export that the table begins with")
 SAME_BATCH_MS = 10_000
@@ -94,6 +99,9 @@ def ddl_event(row: Row) -> DdlEvent:
     changes = event_changes(row["kind"], database, table, row["sql"] or "", statement_quotings(row))
     if dialect_has_trait(dialect, Trait.FROM_TIDB):
         changes = with_sent_name(changes, TableName(database, table))
+    if row["kind"] == DDL_EVENT and row["type"] == DEFINITION:
+        # of a table that is older than the changefeed (`CheckOrWriteSchema` in TiCDC's pkg/cloudstorage/path.go)
+        changes = tuple(replace(one, gaps=(BEFORE_CHANGEFEED,)) for one in changes if isinstance(one, CreateTable))
     if row["kind"] == BASELINE_EVENT:
         baseline = "" if row["type"] == DEFINITION else row["topic"].removeprefix(BASELINE_TOPIC)
         gaps = {WITH_GAP: (_AFTER_BASELINE,), DEFINITION: (_WITHOUT_ROWS,)}.get(row["type"], ())

@@ -25,6 +25,7 @@ from cdc_pipeline.lake.tables.baselines import BaselineTable, baseline_tables
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
 from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
 from cdc_pipeline.lake.writes import append_once
+from cdc_pipeline.mirrors.changes.late_starts import late_starts
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress, published_cut, read_progress
 from cdc_pipeline.mirrors.changes.window import is_of_baseline
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -121,6 +122,14 @@ def _included_tables(maker: CutMaker, baseline: str) -> tuple[BaselineTable, ...
         raise lake.error(
             f"{', '.join(merged[:_SHOWN])}: a table that a route merges with others cannot begin with an export: leave it "
             "out of snapshot.tables"
+        )
+    names = {selection.key(table.name): table.name for table in tables}
+    if same := [
+        f"{table.name} and {other}" for table in tables if (other := names[selection.key(table.name)]) != table.name
+    ]:
+        raise lake.error(
+            f"{', '.join(same[:_SHOWN])} differ in case only and would be one mirror: set case_sensitive: true, or leave "
+            "one out of snapshot.tables"
         )
     return tables
 
@@ -223,14 +232,17 @@ def is_adopted(lake: Lake, baseline: str) -> bool:
 
 def _later_streams(lake: Lake, at: int, streams: StreamProgress) -> tuple[str, ...]:
     """The streams that may have begun after `at`: partitions without a watermark at or before it, or, without watermarks,
-    topics without a change at or before it. Without any it is the stream."""
+    topics without a change at or before it, and partitions of which retention has removed those. Without any it is the
+    stream."""
     if not streams.has_tsos:
         logs = lake.read("change_log"), lake.read("ddl_history").where(~is_of_baseline())
         times = logs[0].select("topic", "at").unionByName(logs[1].select("topic", "at"))
         oldest = {
             row["topic"]: row["oldest"] for row in times.groupBy("topic").agg(F.min("at").alias("oldest")).collect()
         }
-        return tuple(sorted(topic for topic, first in oldest.items() if first > at)) if oldest else _NO_STREAM
+        later = {topic for topic, first in oldest.items() if first > at}
+        expired = {f"{topic}/{number}" for topic, number in late_starts(lake, at) if topic not in later}
+        return tuple(sorted(later | expired)) if oldest else _NO_STREAM
     by = ("topic", "partition")
     known, early = (
         read_maxima(lake, "watermarks", by, "watermark_ts", *where) for where in ((), [("watermark_ts", "<=", at)])

@@ -107,6 +107,11 @@ class Loading:
             raise SourceError(f"the export {path!r} has none of the tables. It has: {shown or 'no table'}")
         for table in tables:
             _ = table.schema  # raises for a definition that cannot be read, before anything is loaded
+            if not self.definitions_only and (problem := table.lack or table.damage):
+                raise SourceError(
+                    f"the export does not have the rows of {table.name} as they are: {problem}. Export again, leave the "
+                    "table out of snapshot.tables, or load it with definitions_only"
+                )
         export = replace(export, times=None if export.position.tso is not None else times)
         baseline = baseline_id(export, path, definitions_only=self.definitions_only)
         loaded = {table.name for table in baseline_tables(self._lake, baseline)}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pyspark.sql import types as T
-
 from cdc_pipeline.dialects.traits import Trait, dialect_has_trait
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.mirrors.changes.row_groups import RowGroup
@@ -22,6 +20,8 @@ _OTHER_TYPE = (
     "messages name other labels or another kind of type than the definition: a statement that changes them did not arrive, "
     "and rows may have wrong values"
 )
+_NUMBERS = frozenset(("byte", "short", "integer", "long", "float", "double", "decimal"))
+"""Spark's types of numbers."""
 _UNSURE = frozenset("\\'\"?\ufffd")
 """Characters of labels that encoders print in several ways, or in place of others."""
 
@@ -82,8 +82,8 @@ def _kind(kind: MySqlType) -> str:
     """Types of one kind read a text as the same value, or refuse it."""
     if kind.base in ("enum", "set"):
         return "labels"
-    target = spark_type(kind)
-    return "number" if kind.base == "decimal" or isinstance(target, T.NumericType) else target.typeName()
+    name = spark_type(kind).typeName()
+    return "number" if kind.base == "decimal" or name in _NUMBERS else name
 
 
 def _plain_labels(kind: MySqlType) -> tuple[str, ...]:

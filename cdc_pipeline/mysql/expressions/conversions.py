@@ -15,11 +15,12 @@ from cdc_pipeline.mysql.expressions.translation import ExpressionError, SparkExp
 from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, MySqlType, TableSchema
-from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, text_decimal
-from cdc_pipeline.mysql.types.wider_types import BLOBS, MOST_BYTES, wider_type
+from cdc_pipeline.mysql.types.spark_types import DATES, GEOMETRIES, text_decimal
+from cdc_pipeline.mysql.types.wider_types import BLOBS, most_bytes_of, most_utf8_bytes, wider_type
 
 INTEGERS = frozenset(INTEGER_DIGITS)
 _FRACTIONS = frozenset({"datetime", "timestamp", "time"})
+_MOST_FRACTION, _LONGEST = 6, 2**32 - 1
 
 
 def conversion_doubt(old: MySqlType, new: MySqlType) -> str | None:
@@ -35,11 +36,17 @@ def adds_labels(old: MySqlType, new: MySqlType) -> bool:
     return old.base == new.base and old.base in ("enum", "set") and not old.members and bool(new.members)
 
 
-def column_change_doubt(old: Column, new: Column, schema: TableSchema, time_zone: str) -> str | None:
+def column_change_doubt(
+    old: Column, new: Column, schema: TableSchema, time_zone: str, *, inferred: bool = False
+) -> str | None:
     """Why existing values may differ from upstream's after the change; None if they are exact or can be computed.
 
-    `schema`: the table before the change. A generated column gives None: the mirror recomputes it and reports its gaps then.
+    `schema`: the table before the change; `inferred`: whether it comes from messages, which name no digits of a second
+    (ticdc-facts §2). A generated column gives None: the mirror recomputes it and reports its gaps then.
     """
+    keeps_digits = new.type.base in _FRACTIONS and _digits(new.type) == _MOST_FRACTION
+    if inferred and old.type.base in _FRACTIONS and not old.type.params and not keeps_digits:
+        return f"the type changed to {shortened(str(new.type))}, and the former digits of a second are not known"
     if new.generated is not None or converted_value(old, new, schema, time_zone) is not None:
         return None
     return conversion_doubt(old.type, new.type)
@@ -50,6 +57,10 @@ def converted_value(old: Column, new: Column, schema: TableSchema, time_zone: st
 
     `schema`: the table before the change.
     """
+    if old.type.base in DATES and new.type.base not in DATES:
+        # a zero date is NULL in the mirror, and anything else upstream
+        columns = (replace(one, nullable=False) if one == old else one for one in schema.columns)
+        schema = replace(schema, columns=tuple(columns))
     try:
         return translate_assignment(quoted(old.name), new, schema, time_zone)
     except ExpressionError:
@@ -101,7 +112,9 @@ def _integer_is_exact(old: MySqlType, new: MySqlType) -> bool:
     if new.unsigned and not old.unsigned:
         return False
     if new.base == "decimal":
-        return not new.zerofill and (new.params[0] if new.params else 10) - _scale(new) >= digits
+        # a text of one spelling gets the zeros of its scale
+        same_text = text_decimal(new) is None or not _scale(new)
+        return same_text and not new.zerofill and (new.params[0] if new.params else 10) - _scale(new) >= digits
     return new.base in TEXT_TYPES and not old.zerofill and _size(new) > digits
 
 
@@ -109,19 +122,24 @@ def _decimal_is_exact(old: MySqlType, new: MySqlType) -> bool:
     digits = old.params[0] if old.params else 0
     if new.base in TEXT_TYPES:
         return not old.zerofill and _size(new) >= digits + 2
-    if new.base != "decimal" or (new.unsigned and not old.unsigned) or not old.params or not new.params:
-        return new.base == "decimal" and old.params == new.params
+    if new.base != "decimal" or (new.unsigned and not old.unsigned):
+        return False
+    if not old.params or not new.params:
+        return old.params == new.params
     same_text = old.params == new.params or text_decimal(old) is None is text_decimal(new)
     return same_text and _scale(new) >= _scale(old) and new.params[0] - _scale(new) >= digits - _scale(old)
 
 
 def _is_as_long(new: MySqlType, old: MySqlType) -> bool:
-    return _size(new) >= _size(old)
+    """Whether all texts or bytes of the old type fit the new one. TEXT types hold bytes, CHAR and VARCHAR characters."""
+    if (most := most_bytes_of(new)) is None:
+        return _size(new) >= _size(old)
+    return most >= (most_utf8_bytes(old) or _LONGEST)
 
 
 def _size(kind: MySqlType) -> int:
     """Maximum number of characters or bytes."""
-    return kind.params[0] if kind.params else MOST_BYTES.get(kind.base, 2**32 - 1)
+    return most_bytes_of(kind) or (kind.params[0] if kind.params else _LONGEST)
 
 
 def _scale(kind: MySqlType) -> int:

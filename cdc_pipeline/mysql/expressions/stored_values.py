@@ -27,6 +27,7 @@ from cdc_pipeline.mysql.expressions.values import Context, ExpressionError, Valu
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, MySqlType
 from cdc_pipeline.mysql.types.charsets import charset_of_column
 from cdc_pipeline.mysql.types.spark_types import GEOMETRIES, integer_range, spark_type, text_decimal
+from cdc_pipeline.mysql.types.wider_types import most_bytes_of
 
 _MOST_EXACT = "9007199254740992D"
 """Up to which a DOUBLE has every integer."""
@@ -152,6 +153,8 @@ def _stored_labels(value: Value, kind: MySqlType) -> Value:
 
 def _stored_bytes(value: Value, kind: MySqlType, context: Context) -> Value:
     content, size = as_bytes(value, context), kind.params[0] if kind.params else None
+    if (most := most_bytes_of(kind)) is not None:
+        return _where(content, f"octet_length({{}}) <= {most}")
     if size is None:
         return content
     padded = f"rpad({{0}}, {size}, X'00')" if kind.base == "binary" else "{0}"
@@ -188,11 +191,9 @@ def _stored_text(value: Value, kind: MySqlType, context: Context) -> Value:
     if kind.base == "char":
         # MySQL returns a CHAR without trailing spaces
         text = replace(text, sql=f"rtrim({text.sql})")
-    return (
-        _cut_to(text, kind.params[0], "char_length", "{0}")
-        if kind.base in ("char", "varchar") and kind.params
-        else text
-    )
+    if (most := most_bytes_of(kind)) is not None:
+        return _where(text, f"octet_length({{}}) <= {most}")
+    return _cut_to(text, kind.params[0], "char_length", "{0}") if kind.params else text
 
 
 def _cut_to(value: Value, size: int, length: str, whole: str) -> Value:

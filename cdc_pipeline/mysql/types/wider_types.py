@@ -9,13 +9,28 @@ from cdc_pipeline.mysql.model.table import TEXT_TYPES, MySqlType
 _BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
 BLOBS = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 """Types of bytes of any length."""
-MOST_BYTES = {
+_MOST_BYTES = {
     **dict.fromkeys(("tinytext", "tinyblob"), 2**8 - 1),
     **dict.fromkeys(("text", "blob"), 2**16 - 1),
     **dict.fromkeys(("mediumtext", "mediumblob"), 2**24 - 1),
     **dict.fromkeys(("longtext", "longblob"), 2**32 - 1),
 }
-"""Of the types of text and bytes whose maximum is in their name."""
+_UTF8_BYTES = 4
+
+
+def most_bytes_of(kind: MySqlType) -> int | None:
+    """The maximum of a TEXT or BLOB type in bytes; None for other types. TEXT(n) is the smallest that holds n characters."""
+    if not kind.params or kind.base not in _MOST_BYTES:
+        return _MOST_BYTES.get(kind.base)
+    least = kind.params[0] * (_UTF8_BYTES if kind.base in TEXT_TYPES else 1)
+    return next((most for most in sorted(set(_MOST_BYTES.values())) if most >= least), 2**32 - 1)
+
+
+def most_utf8_bytes(kind: MySqlType) -> int | None:
+    """The most bytes of a value of text or bytes; None if the type does not limit them."""
+    if (most := most_bytes_of(kind)) is not None or not kind.params:
+        return most
+    return kind.params[0] * (_UTF8_BYTES if kind.base in TEXT_TYPES else 1)
 
 
 def wider_type(one: MySqlType, other: MySqlType) -> MySqlType | None:
@@ -28,7 +43,7 @@ def wider_type(one: MySqlType, other: MySqlType) -> MySqlType | None:
     if one.base in _BYTES and other.base in _BYTES:
         return _by_range(one, other)
     if any(one.base in kinds and other.base in kinds for kinds in (TEXT_TYPES, BLOBS)):
-        return max(one, other, key=lambda kind: MOST_BYTES.get(kind.base) or (kind.params[0] if kind.params else 1))
+        return max(one, other, key=lambda kind: most_bytes_of(kind) or (kind.params[0] if kind.params else 1))
     if one.base != other.base or one.unsigned != other.unsigned:
         return None
     if one.base == "decimal" and one.params and other.params:

@@ -12,7 +12,6 @@ from cdc_pipeline_tests.support.lakes.stream import Stream
 from cdc_pipeline_tests.support.lakes.ways import MERGED
 from cdc_pipeline_tests.support.messages import row
 
-
 _UNSEEN = (("INSERT", 5, "1"), ("DELETE", 16, "2"))
 
 

@@ -182,6 +182,14 @@ def test_a_stream_that_may_have_begun_later(spark: SparkSession, tmp_path: Path,
     assert _gaps(stream, "a") == []
 
 
+def test_a_partition_whose_first_records_have_expired(spark: SparkSession, tmp_path: Path, export: Path) -> None:
+    stream, canal = Stream(spark, tmp_path / "expired"), Sender()
+    stream.topic.offsets[1] = 7000
+    _send(stream, *_before(canal), *((payload, 1) for payload, _ in _after(canal)))
+    with pytest.raises(LakeError, match="t/1 has no change at or before it"):
+        _adopt(stream, export)
+
+
 def test_the_start_of_the_export_is_required(spark: SparkSession, tmp_path: Path, export: Path) -> None:
     stream = Stream(spark, tmp_path / "one")
     _send(stream, *_before(Sender()))

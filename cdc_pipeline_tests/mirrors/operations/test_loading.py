@@ -20,10 +20,18 @@ from cdc_pipeline.lake.tables.baselines import BASELINE_FILES, baseline_tables
 from cdc_pipeline.mirrors.operations import loading
 from cdc_pipeline.mirrors.operations.loading import Loading
 from cdc_pipeline.mysql.model.table import TableName
+from cdc_pipeline.snapshots.position import ExportTimes
 from cdc_pipeline_tests.support.exports import true_tables, unpacked
 from cdc_pipeline_tests.support.servers.object_store import BUCKET
 
 MANY = TableName("snap", "many")
+_WITHOUT_ROWS = """-- MySQL dump 10.13
+-- Host: localhost    Database: d
+CREATE TABLE `t` (
+  `id` int
+);
+-- Dump completed on 2026-11-28  0:27:03
+"""
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -128,6 +136,12 @@ def test_what_cannot_be_loaded(tmp_path: Path, export: Path) -> None:
     paths = LakePaths(str(tmp_path / "lake"), "shop")
     with pytest.raises(SourceError, match=r"has none of the tables\. It has: a\.b%c\.t-1 2, snap\.comp"):
         _load(paths, export, "other.table")
+    dump = tmp_path / "dump.sql"
+    dump.write_text(_WITHOUT_ROWS, encoding="utf-8")
+    times = ExportTimes(1_700_000_000_000)
+    loading = Loading(paths, "run", print, processes=1)
+    with pytest.raises(SourceError, match=r"rows of d\.t as they are: .*dump\.sql: it has no section for rows"):
+        loading.load("mysqldump", str(dump), lambda name: True, times)
     without = unpacked("dumpling/mariadb-sql", tmp_path)
     with pytest.raises(SourceError, match="has no TSO: the time at which it began"):
         _load(paths, without)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc_pipeline.mysql.ddl.column_types import parse_mysql_type
-from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, conversion_doubt
+from cdc_pipeline.mysql.expressions.conversions import column_change_doubt, conversion_doubt, converted_value
 from cdc_pipeline.mysql.model.table import Column, TableSchema
 
 EXACT = [
@@ -17,6 +17,12 @@ EXACT = [
     ("decimal(12,2)", "varchar(30)"),
     ("decimal(65,30)", "varchar(67)"),
     ("varchar(10)", "text"),
+    ("varchar(63)", "tinytext"),
+    ("tinytext", "varchar(255)"),
+    ("text(50)", "tinytext"),
+    ("varbinary(255)", "tinyblob"),
+    ("int", "decimal(65,0)"),
+    ("decimal(9,2)", "decimal(9,2)"),
     ("varbinary(4)", "blob"),
     ("float", "double"),
     ("datetime", "datetime(6)"),
@@ -36,6 +42,13 @@ UNSURE = [
     ("int", "varchar(10)"),
     ("int(5) zerofill", "varchar(30)"),
     ("int", "decimal(9,0)"),
+    # more than 38 digits are a text with all digits of the scale
+    ("int", "decimal(65,30)"),
+    ("decimal(9,2)", "decimal(9,2) unsigned"),
+    ("varchar(64)", "tinytext"),
+    ("mediumtext", "text"),
+    ("text", "text(63)"),
+    ("varbinary(256)", "tinyblob"),
     ("decimal(16,4)", "decimal(12,2)"),
     ("decimal(12,2)", "decimal(12,4)"),
     ("decimal(45,2)", "decimal(65,4)"),
@@ -73,6 +86,23 @@ def test_unsure(old: str, new: str) -> None:
     reason = conversion_doubt(parse_mysql_type(old), parse_mysql_type(new))
     assert reason is not None
     assert str(parse_mysql_type(old)) in reason
+
+
+@pytest.mark.parametrize("new", ["time(6)", "time(3)", "varchar(99)"])
+def test_digits_of_a_second_that_messages_do_not_name(new: str) -> None:
+    """TiCDC's default mode names `time` for TIME(3) too."""
+    old, other = Column("c", parse_mysql_type("time")), Column("c", parse_mysql_type(new))
+    reason = column_change_doubt(old, other, TableSchema((old,)), "UTC", inferred=True)
+    assert (reason is None) == (new == "time(6)")
+
+
+@pytest.mark.parametrize(("new", "is_sure"), [("date", True), ("varchar(99)", False)])
+def test_zero_dates_are_no_null_of_other_types(new: str, is_sure: bool) -> None:
+    """A mirror has NULL for them, also in a column that may be NULL."""
+    old = Column("c", parse_mysql_type("datetime"))
+    found = converted_value(old, Column("c", parse_mysql_type(new)), TableSchema((old,)), "UTC")
+    assert found is not None
+    assert (found.doubtful is None) == is_sure
 
 
 _TYPES = [
