@@ -111,7 +111,8 @@ class CdcPipeline(dg.Component, YamlModel):
     """Whether upstream has tables whose names differ in case only, as MySQL with `lower_case_table_names=0` may. Names
     of tables, also in `include`, `exclude` and `routes`, are then compared exactly."""
     time_zone: str = "UTC"
-    """IANA time zone in which the encoder prints TIMESTAMP values, such as UTC or Asia/Shanghai."""
+    """IANA time zone in which the encoder prints TIMESTAMP values, such as UTC or Asia/Shanghai. If it changes, mirrors with
+    TIMESTAMP columns have a gap until they are rebuilt."""
     keys: dict[str, list[str]] = {}
     """Key columns by the mirror's database.table, for tables without a primary key or UNIQUE NOT NULL key in their DDL.
     A table without a key is mirrored as a multiset of rows."""
