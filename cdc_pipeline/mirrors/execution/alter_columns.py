@@ -238,4 +238,4 @@ def conversion(origin: ColumnOrigin, schema: TableSchema, time_zone: str) -> tup
     else:
         text, kind = old.cast("string"), spark_type(after.type)
         new = text if isinstance(kind, StringType) else text.try_cast(kind)
-    return new, old.isNotNull() & (new.isNull() | doubtful)
+    return new, (old.isNotNull() & new.isNull()) | doubtful

@@ -57,10 +57,10 @@ def converted_value(old: Column, new: Column, schema: TableSchema, time_zone: st
 
     `schema`: the table before the change.
     """
-    if old.type.base in DATES and new.type.base not in DATES:
-        # a zero date is NULL in the mirror, and anything else upstream
-        columns = (replace(one, nullable=False) if one == old else one for one in schema.columns)
-        schema = replace(schema, columns=tuple(columns))
+    if old.type.base in DATES:
+        # a zero date is NULL in the mirror; upstream it stays one, or becomes anything else
+        has_doubt = replace(old, nullable=new.type.base in DATES)
+        schema = replace(schema, columns=tuple(has_doubt if one == old else one for one in schema.columns))
     try:
         return translate_assignment(quoted(old.name), new, schema, time_zone)
     except ExpressionError:

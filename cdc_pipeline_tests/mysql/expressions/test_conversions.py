@@ -96,10 +96,11 @@ def test_digits_of_a_second_that_messages_do_not_name(new: str) -> None:
     assert (reason is None) == (new == "time(6)")
 
 
+@pytest.mark.parametrize("nullable", [True, False])
 @pytest.mark.parametrize(("new", "is_sure"), [("date", True), ("varchar(99)", False)])
-def test_zero_dates_are_no_null_of_other_types(new: str, is_sure: bool) -> None:
+def test_zero_dates_are_no_null_of_other_types(new: str, is_sure: bool, nullable: bool) -> None:
     """A mirror has NULL for them, also in a column that may be NULL."""
-    old = Column("c", parse_mysql_type("datetime"))
+    old = Column("c", parse_mysql_type("datetime"), nullable)
     found = converted_value(old, Column("c", parse_mysql_type(new)), TableSchema((old,)), "UTC")
     assert found is not None
     assert (found.doubtful is None) == is_sure

@@ -404,6 +404,21 @@ STORIES: dict[str, DdlStory] = {
         [change("ALTER TABLE moments MODIFY at DATETIME", 20)],
         {"db.moments": Table(("id", "at"), [("1", "2020-01-01 12:30:00")])},
     ),
+    "zero_dates_that_become_text": DdlStory(
+        [create("zeros", 1, "CREATE TABLE `{}` (id INT PRIMARY KEY, at DATETIME NOT NULL, d DATE)")]
+        + [
+            of(
+                "INSERT",
+                "zeros",
+                2 + number,
+                {"id": str(number), "at": at, "d": d},
+                {"id": "int", "at": "datetime", "d": "date"},
+            )
+            for number, (at, d) in enumerate((("0000-00-00 00:00:00", None), ("2020-01-01 12:30:00", "0000-00-00")))
+        ],
+        [change("ALTER TABLE zeros MODIFY at VARCHAR(30), MODIFY d DATETIME", 20)],
+        {"db.zeros": Table(("id", "at", "d"), [("0", None, None), ("1", "2020-01-01 12:30:00", None)], gaps=True)},
+    ),
     "names_go_round_over_databases": DdlStory(
         [create("c1", 1), create("c2", 1), put("c1", 2, "1", "one"), put("c2", 2, "2", "two")],
         [change("RENAME TABLE c1 TO other.c1, c2 TO c1, other.c1 TO c2", 20), put("c1", 21, "3", "three")]
