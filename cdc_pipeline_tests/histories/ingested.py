@@ -216,7 +216,13 @@ class IngestedHistories:
         for name in sorted((names.keys() & found) - doubtful):
             columns, rows = names[name].expected()
             wrong += [f"{name}: {line}" for line in differences(found[name], columns, rows)]
-        return wrong
+        return wrong + [f"{name} lacks no rows of changes" for name in sorted(self._lacking_rows() - doubtful - moved)]
+
+    def _lacking_rows(self) -> set[TableName]:
+        """The tables without a key that say of changes that they did not have their rows."""
+        entries = published_entries(published_cut(Lake(self.spark, self.paths)), self.paths)
+        lacking = (entry.name for entry in entries if any("the mirror does not have" in gap for gap in entry.gaps))
+        return set(map(self.histories.name_in_truth, lacking))
 
 
 def histories_of(modes: tuple[str, ...], first_seed: int, count: int, transactions: int, *, ddl: bool) -> Combined:
