@@ -65,6 +65,11 @@ EXCEPTIONS: dict[str, dict[str, Excused]] = {
         **_OF_CANAL,
         "lab1.s1": Excused(f"{_NOT_SENT} (the order of a row and a rename in a circle, in one batch and second)"),
     },
+    "random-canal-mariadb": {
+        "lab.l52": Excused("a zero date became text, which the mirror does not have"),
+        "shop.r92": Excused("servers convert TINYINT to JSON and TIME to DATE differently"),
+        "shop.t59": Excused(f"{_NOT_SENT} (text in latin1)"),
+    },
     "world-canal-blackhole": {
         f"relay.{name}": Excused(f"{_NOT_SENT} (ENGINE=BLACKHOLE stores none of the rows)")
         for name in ("sink", "was", "back")
