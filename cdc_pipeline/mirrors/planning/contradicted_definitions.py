@@ -60,22 +60,23 @@ def _folded(names: Iterable[str]) -> frozenset[str]:
 def _columns_with_other_types(schema: TableSchema, groups: Sequence[RowGroup]) -> list[str]:
     """The columns whose texts mean other values by the types of messages than by the definition."""
     own = {column.name.casefold(): column.type for column in schema.columns}
-    types = [types.mysql_types for group in groups if _names_types(group) for types in group.sent_types]
-    sent = {(name.casefold(), text) for texts in types for name, text in texts.items()}
-    others = {name for name, text in sent if name in own and _is_other_type(type_or_text(text), own[name])}
+    others = {
+        name.casefold()
+        for group in groups
+        for types in group.sent_types
+        for name, text in types.mysql_types.items()
+        if (kind := own.get(name.casefold())) is not None and _is_other_type(type_or_text(text), kind, group.dialect)
+    }
     return [column.name for column in schema.columns if column.name.casefold() in others]
 
 
-def _names_types(group: RowGroup) -> bool:
-    """Whether its messages name MySQL types, not six of its own as DataWorks does."""
-    return not dialect_has_trait(group.dialect, Trait.NEEDS_TYPES)
-
-
-def _is_other_type(sent: MySqlType, own: MySqlType) -> bool:
+def _is_other_type(sent: MySqlType, own: MySqlType, dialect: str) -> bool:
     labels, own_labels = _plain_labels(sent), _plain_labels(own)
     if labels and own_labels:
         return labels != own_labels
-    return sent.base in KNOWN_TYPES and _kind(sent) != _kind(own)
+    # other dialects name types of their own, or are asked only where a definition is unknown
+    is_canal = dialect_has_trait(dialect, Trait.NAMES_TYPES_TWICE)
+    return is_canal and sent.base in KNOWN_TYPES and _kind(sent) != _kind(own)
 
 
 def _kind(kind: MySqlType) -> str:
