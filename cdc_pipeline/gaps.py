@@ -57,7 +57,6 @@ class GapKind(Enum):
     """A foreign key changes rows of the table without row events in the binlog."""
     UNLOGGED_ENGINE = auto()
     """The storage engine changes rows without row events in the binlog, or the reverse."""
-
     TIME_ZONE_CHANGED = auto()
     """The setting `time_zone` has changed since values were read."""
 

@@ -43,7 +43,7 @@ _CODECS = {
     "utf16le": "utf-16-le",
     "utf32": "utf-32-be",
 }
-_BASIC_PLANE, _ALL_PLANES = ("utf8", "utf8mb3", "ucs2"), (UTF8, "utf16", "utf16le", "utf32", "gb18030")
+_BASIC_PLANE, _ALL_PLANES = ("utf8", "utf8mb3"), (UTF8, "utf16", "utf16le", "utf32", "gb18030")
 """Character sets with characters up to U+FFFF, and with all."""
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"})
 _BYTES = frozenset(

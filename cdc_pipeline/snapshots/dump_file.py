@@ -32,6 +32,7 @@ _USE = re.compile(r"USE (`(?:[^`]|``)*`|[^\s;]+)", re.IGNORECASE)
 _NAMES = re.compile(r"SET NAMES '?(\w+)")
 _TIME_ZONE = re.compile(r"SET TIME_ZONE='([^']+)'")
 _DATA = re.compile(r" Dumping data for table ([`\"]?)(.+)\1\s*$")
+_NO_SECTION = "it has no section for rows, as by --no-data or --ignore-table-data"
 _COMPLETED = re.compile(r" Dump completed(?: on (.*?))?\s*$")
 _MULTIBYTE = frozenset({"gbk", "gb18030", "gb2312", "big5", "sjis", "cp932", "ujis", "eucjpms", "euckr"})
 
@@ -66,8 +67,8 @@ class DumpFile:
     """Sequences."""
     _filled: TableName | None = None
     """The table of the statement before, if that is an INSERT."""
-    _with_data: list[TableName] = field(default_factory=list)
-    """The tables with a section for their rows. The section of an empty table has no INSERT."""
+    _sections: dict[TableName, str] = field(default_factory=dict)
+    """Table with a section for its rows → what the section lacks. That of an empty table has no INSERT."""
     _is_complete: bool = False
 
     def read(self, text: Text) -> None:
@@ -85,8 +86,9 @@ class DumpFile:
                 "the last line is not '-- Dump completed': the export was cut short, or written with --skip-comments or "
                 "--compact. Repeat it without them"
             )
-        for name in [name for name, table in self.tables.items() if not table.files and name not in self._with_data]:
-            self._note_lack(name, "it has no section for rows, as by --no-data or --ignore-table-data")
+        for name, table in self.tables.items():
+            if lack := self._sections.get(name, "" if table.files else _NO_SECTION):
+                self.tables[name] = replace(table, lack=f"{self.file.path}: {lack}")
 
     def _read_statement(self, text: Text) -> None:
         if text.match(_BLANK) is not None:
@@ -111,9 +113,9 @@ class DumpFile:
         if (found := _DATABASE.match(comment)) is not None:
             self._database = found[1]
         elif (data := _DATA.match(comment)) is not None:
-            self._with_data.append(self._named(data[2].replace("``", "`")))
-        elif comment.startswith(" WHERE:") and self._with_data:
-            self._note_lack(self._with_data[-1], "it was exported with --where")
+            self._sections[self._named(data[2].replace("``", "`"))] = ""
+        elif comment.startswith(" WHERE:") and self._sections:
+            self._sections[next(reversed(self._sections))] = "it was exported with --where"
         elif (completed := _COMPLETED.match(comment)) is not None:
             self._is_complete = True
             self.position = replace(self.position, finished=completed[1])
@@ -133,10 +135,6 @@ class DumpFile:
                 raise self.file.error(f"the definition of {name} is in the file twice. Repeat the export")
             else:
                 self.tables[name] = ExportedTable(name, statement, self.file.path, self._charset())
-
-    def _note_lack(self, name: TableName, lack: str) -> None:
-        if (table := self.tables.get(name)) is not None:
-            self.tables[name] = replace(table, lack=f"{self.file.path}: {lack}")
 
     def _named(self, table: str) -> TableName:
         if not self._database:

@@ -13,32 +13,38 @@ from pyspark.sql import functions as F
 from cdc_pipeline.gaps import Gap, GapKind
 from cdc_pipeline.lake.control_tables import read_rows
 from cdc_pipeline.lake.lake import Lake
-from cdc_pipeline.mirrors.model.ddl_events import DdlEvent
+from cdc_pipeline.mirrors.model.ddl_events import BASELINE_TOPIC, DdlEvent
 from cdc_pipeline.mysql.model.schema_changes import CreateTable, CreateTableLike, TruncateTable
 from cdc_pipeline.mysql.model.table import TableName
 
 Partition = tuple[str, int]
 
 
-def late_starts(lake: Lake, after: int = 0) -> dict[Partition, int]:
-    """Partition → the `at` of its oldest record, of the partitions whose first records the lake does not have.
+def late_starts(lake: Lake) -> dict[Partition, int]:
+    """Partition → the `at` of its oldest record, of the `partitions_without_start`."""
+    late = partitions_without_start(lake)
+    return {place: at for place, at in oldest_records(lake).items() if place in late} if late else {}
 
-    `after`: leaves out those that begin at or before it.
-    """
+
+def partitions_without_start(lake: Lake) -> set[Partition]:
+    """The partitions whose first records the lake does not have."""
     first: dict[Partition, int] = {}
     for batch in read_rows(lake, "batches", columns=["offsets"]):
         for span in batch["offsets"]:
             place = span["topic"], span["partition"]
             first[place] = min(span["first"], first.get(place, span["first"]))
-    if not any(first.values()):
-        return {}
-    columns = {"change_log": "at", "ddl_history": "at", "watermarks": "watermark_ts"}
+    return {place for place, offset in first.items() if offset > 0}
+
+
+def oldest_records(lake: Lake) -> dict[Partition, int]:
+    """Partition → the `at` of its oldest row change, statement or watermark. Events of baselines do not count."""
     oldest: dict[Partition, int] = {}
-    for table, column in columns.items():
+    for table, column in (("change_log", "at"), ("ddl_history", "at"), ("watermarks", "watermark_ts")):
         found = lake.read(table).where(F.col(column).isNotNull()).groupBy("topic", "partition").agg(F.min(column))
         for topic, partition, at in found.collect():
-            oldest[topic, partition] = min(at, oldest.get((topic, partition), at))
-    return {place: at for place, at in oldest.items() if first.get(place) and at > after}
+            if not topic.startswith(BASELINE_TOPIC):
+                oldest[topic, partition] = min(at, oldest.get((topic, partition), at))
+    return oldest
 
 
 def late_start_gaps(starts: Mapping[Partition, int], events: Iterable[DdlEvent]) -> list[tuple[TableName, Gap]]:

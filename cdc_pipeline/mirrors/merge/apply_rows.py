@@ -121,9 +121,9 @@ class RowMerger:
         if absent:
             gaps += _unknown_rows(count_unknown_rows(session, path, typed, target, absent), absent)
         result, good = self._good_rows(context, typed, target, gaps)
-        if result.deletes and not is_folded(row_set, state):
+        if result.deletes and not is_folded(row_set, state) and not _may_lack_rows(state):
             found = 0 if step.into_empty else count_deleted(session, path, good, target)
-            context.add_gaps(_missing_rows(result.deletes - found, state), context.commits.for_gaps(_ROWS))
+            context.add_gaps(_missing_rows(result.deletes - found), context.commits.for_gaps(_ROWS))
         # without deletes the rows of a keyless table are appended without reading the mirror
         if step.into_empty or (target.keyless and not result.deletes):
             append_rows(path, good, target, commit)
@@ -227,7 +227,7 @@ def _rewrite(context: StepContext, mirror: SmallTable, step: ApplyRows, row_set:
     absent, state = _counted_absent(step), step.state
     if row_set.keyless:
         result = rewrite_keyless(mirror.rows, rows, state)
-        unknown = _missing_rows(result.unknown, state)
+        unknown = [] if _may_lack_rows(state) else _missing_rows(result.unknown)
     else:
         result = rewrite_keyed(mirror.rows, rows, state, row_set.columns, absent)
         unknown = _unknown_rows(result.unknown, absent)
@@ -251,14 +251,18 @@ def _unknown_rows(count: int, absent: Sequence[str]) -> list[Gap]:
     return [Gap(GapKind.UNKNOWN_ROWS, message)] if count else []
 
 
-def _missing_rows(count: int, state: MirrorState) -> list[Gap]:
-    """The gap of a table without a key, unless another one says already that rows may be missing."""
+def _may_lack_rows(state: MirrorState) -> bool:
+    """Whether a gap of the table already covers rows that the mirror does not have."""
+    return any(gap.column is None for gap in state.gaps)
+
+
+def _missing_rows(count: int) -> list[Gap]:
+    """The gap of a table without a key."""
     message = (
         f"{count} row(s) of a table without a key were changed or deleted that the mirror does not have: changes before "
         "them are missing, or a type change converted the values differently"
     )
-    is_known = any(gap.column is None for gap in state.gaps)
-    return [Gap(GapKind.UNKNOWN_ROWS, message)] if count and not is_known else []
+    return [Gap(GapKind.UNKNOWN_ROWS, message)] if count else []
 
 
 def _absent_defaults(step: ApplyRows, time_zone: str) -> tuple[dict[str, Column | None], list[Gap]]:

@@ -101,7 +101,8 @@ def ddl_event(row: Row) -> DdlEvent:
         changes = with_sent_name(changes, TableName(database, table))
     if row["kind"] == DDL_EVENT and row["type"] == DEFINITION:
         # of a table that is older than the changefeed (`CheckOrWriteSchema` in TiCDC's pkg/cloudstorage/path.go)
-        changes = tuple(replace(one, gaps=(BEFORE_CHANGEFEED,)) for one in changes if isinstance(one, CreateTable))
+        gap = (BEFORE_CHANGEFEED,)
+        changes = tuple(replace(one, gaps=gap) if isinstance(one, CreateTable) else one for one in changes)
     if row["kind"] == BASELINE_EVENT:
         baseline = "" if row["type"] == DEFINITION else row["topic"].removeprefix(BASELINE_TOPIC)
         gaps = {WITH_GAP: (_AFTER_BASELINE,), DEFINITION: (_WITHOUT_ROWS,)}.get(row["type"], ())

@@ -25,7 +25,7 @@ from cdc_pipeline.lake.tables.baselines import BaselineTable, baseline_tables
 from cdc_pipeline.lake.tables.batches import last_decoded_batch
 from cdc_pipeline.lake.tables.ddl_history import NOT_APPLIED
 from cdc_pipeline.lake.writes import append_once
-from cdc_pipeline.mirrors.changes.late_starts import late_starts
+from cdc_pipeline.mirrors.changes.late_starts import oldest_records, partitions_without_start
 from cdc_pipeline.mirrors.changes.progress import PublishedCut, StreamProgress, published_cut, read_progress
 from cdc_pipeline.mirrors.changes.window import is_of_baseline
 from cdc_pipeline.mirrors.cuts.cut_maker import CutMaker
@@ -232,17 +232,14 @@ def is_adopted(lake: Lake, baseline: str) -> bool:
 
 def _later_streams(lake: Lake, at: int, streams: StreamProgress) -> tuple[str, ...]:
     """The streams that may have begun after `at`: partitions without a watermark at or before it, or, without watermarks,
-    topics without a change at or before it, and partitions of which retention has removed those. Without any it is the
-    stream."""
+    topics without a change at or before it, and partitions whose older records have expired. Without any: the stream."""
     if not streams.has_tsos:
-        logs = lake.read("change_log"), lake.read("ddl_history").where(~is_of_baseline())
-        times = logs[0].select("topic", "at").unionByName(logs[1].select("topic", "at"))
-        oldest = {
-            row["topic"]: row["oldest"] for row in times.groupBy("topic").agg(F.min("at").alias("oldest")).collect()
-        }
-        later = {topic for topic, first in oldest.items() if first > at}
-        expired = {f"{topic}/{number}" for topic, number in late_starts(lake, at) if topic not in later}
-        return tuple(sorted(later | expired)) if oldest else _NO_STREAM
+        records = oldest_records(lake)
+        begun = {topic for (topic, _), first in records.items() if first <= at}
+        holes = {topic for topic, _ in records} - begun
+        expired = {place for place in partitions_without_start(lake) if records.get(place, 0) > at}
+        holes |= {f"{topic}/{number}" for topic, number in expired if topic in begun}
+        return tuple(sorted(holes)) if records else _NO_STREAM
     by = ("topic", "partition")
     known, early = (
         read_maxima(lake, "watermarks", by, "watermark_ts", *where) for where in ((), [("watermark_ts", "<=", at)])

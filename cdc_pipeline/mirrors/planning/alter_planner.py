@@ -164,10 +164,8 @@ def change_definition(
     for origin in origins:
         if origin.before is None or origin.before.name in dict(before.masks):
             continue
-        reason = column_change_doubt(
-            origin.before, origin.after, before.schema, draft.time_zone, inferred=before.inferred
-        )
-        if reason is not None and origin.before.type != origin.after.type:
+        types = origin.before, origin.after
+        if reason := column_change_doubt(*types, before.schema, draft.time_zone, inferred=before.inferred):
             after = after.with_gaps(Gap(GapKind.UNSURE_CONVERSION, reason, origin.after.name))
     return draft.change_columns(before, after, origins, event, kept), shown
 

@@ -16,7 +16,7 @@ from cdc_pipeline.mysql.model.limits import shortened
 from cdc_pipeline.mysql.model.quoted_names import quoted
 from cdc_pipeline.mysql.model.table import TEXT_TYPES, Column, MySqlType, TableSchema
 from cdc_pipeline.mysql.types.spark_types import DATES, GEOMETRIES, text_decimal
-from cdc_pipeline.mysql.types.wider_types import BLOBS, most_bytes_of, most_utf8_bytes, wider_type
+from cdc_pipeline.mysql.types.wider_types import BLOBS, UTF8_BYTES, most_bytes_of, wider_type
 
 INTEGERS = frozenset(INTEGER_DIGITS)
 _FRACTIONS = frozenset({"datetime", "timestamp", "time"})
@@ -44,7 +44,7 @@ def column_change_doubt(
     `schema`: the table before the change; `inferred`: whether it comes from messages, which name no digits of a second
     (ticdc-facts §2). A generated column gives None: the mirror recomputes it and reports its gaps then.
     """
-    keeps_digits = new.type.base in _FRACTIONS and _digits(new.type) == _MOST_FRACTION
+    keeps_digits = old.type == new.type or (new.type.base in _FRACTIONS and _digits(new.type) == _MOST_FRACTION)
     if inferred and old.type.base in _FRACTIONS and not old.type.params and not keeps_digits:
         return f"the type changed to {shortened(str(new.type))}, and the former digits of a second are not known"
     if new.generated is not None or converted_value(old, new, schema, time_zone) is not None:
@@ -134,7 +134,8 @@ def _is_as_long(new: MySqlType, old: MySqlType) -> bool:
     """Whether all texts or bytes of the old type fit the new one. TEXT types hold bytes, CHAR and VARCHAR characters."""
     if (most := most_bytes_of(new)) is None:
         return _size(new) >= _size(old)
-    return most >= (most_utf8_bytes(old) or _LONGEST)
+    has_characters = old.base in TEXT_TYPES and most_bytes_of(old) is None
+    return most >= min(_size(old) * (UTF8_BYTES if has_characters else 1), _LONGEST)
 
 
 def _size(kind: MySqlType) -> int:

@@ -15,22 +15,16 @@ _MOST_BYTES = {
     **dict.fromkeys(("mediumtext", "mediumblob"), 2**24 - 1),
     **dict.fromkeys(("longtext", "longblob"), 2**32 - 1),
 }
-_UTF8_BYTES = 4
+UTF8_BYTES = 4
+"""The most bytes of a character."""
 
 
 def most_bytes_of(kind: MySqlType) -> int | None:
     """The maximum of a TEXT or BLOB type in bytes; None for other types. TEXT(n) is the smallest that holds n characters."""
     if not kind.params or kind.base not in _MOST_BYTES:
         return _MOST_BYTES.get(kind.base)
-    least = kind.params[0] * (_UTF8_BYTES if kind.base in TEXT_TYPES else 1)
+    least = kind.params[0] * (UTF8_BYTES if kind.base in TEXT_TYPES else 1)
     return next((most for most in sorted(set(_MOST_BYTES.values())) if most >= least), 2**32 - 1)
-
-
-def most_utf8_bytes(kind: MySqlType) -> int | None:
-    """The most bytes of a value of text or bytes; None if the type does not limit them."""
-    if (most := most_bytes_of(kind)) is not None or not kind.params:
-        return most
-    return kind.params[0] * (_UTF8_BYTES if kind.base in TEXT_TYPES else 1)
 
 
 def wider_type(one: MySqlType, other: MySqlType) -> MySqlType | None:

@@ -8,12 +8,13 @@ from itertools import permutations
 import pytest
 from pyspark.sql import Row
 
-from cdc_pipeline.mirrors.model.ddl_events import DdlEvent, ddl_event, in_upstream_order
+from cdc_pipeline.mirrors.model.ddl_events import BEFORE_CHANGEFEED, DdlEvent, ddl_event, in_upstream_order
 from cdc_pipeline.mirrors.model.upstream_tables import qualified_events
 from cdc_pipeline.mirrors.planning.plan_draft import PlanDraft
 from cdc_pipeline.mirrors.planning.planner import Planner
 from cdc_pipeline.mirrors.settings.cut_settings import CutSettings
 from cdc_pipeline.mysql.model.change_names import folded
+from cdc_pipeline.mysql.model.schema_changes import CreateTable, NotSupported
 from cdc_pipeline.mysql.model.table import TableName
 from cdc_pipeline_tests.support.messages import tso
 from cdc_pipeline_tests.support.plans import by_hand
@@ -97,8 +98,7 @@ def test_mirrors_of_swapped_tables_have_the_rows_of_each_other() -> None:
     assert found == {"orders": "orders_new@1", "orders_new": "orders@1"}
 
 
-def _tables(sql: str, table: str, database: str = "db", dialect: str = "ticdc") -> list[str]:
-    """The tables that the statement of a message with this `table` changes or reads."""
+def _event(sql: str, table: str, database: str = "db", dialect: str = "ticdc", kind: str = "ALTER") -> DdlEvent:
     values = {
         "topic": "t",
         "partition": 0,
@@ -109,8 +109,13 @@ def _tables(sql: str, table: str, database: str = "db", dialect: str = "ticdc") 
         "ts": 1,
         "at": 1,
     }
-    named = {"database": database, "table": table, "kind": "ddl", "type": "ALTER", "message_id": None}
-    event = ddl_event(Row(**values, **named, sql=sql, dialect=dialect))
+    named = {"database": database, "table": table, "kind": "ddl", "type": kind, "message_id": None}
+    return ddl_event(Row(**values, **named, sql=sql, dialect=dialect))
+
+
+def _tables(sql: str, table: str, database: str = "db", dialect: str = "ticdc") -> list[str]:
+    """The tables that the statement of a message with this `table` changes or reads."""
+    event = _event(sql, table, database, dialect)
     names = [name for change in event.changes for name in (*change.names().touched, *change.names().read)]
     return [name.table if name.database == "db" else str(name) for name in names]
 
@@ -157,3 +162,12 @@ def test_other_statements_are_about_the_tables_that_they_name(sql: str, table: s
 
 def test_a_message_of_canal_may_name_another_table() -> None:
     assert _tables("TRUNCATE TABLE a", "b", dialect="canal") == ["a"]
+
+
+def test_definitions_of_the_storage_sink() -> None:
+    """Their table is older than the changefeed. A broken file stays an unsupported statement, which has a gap."""
+    (created,) = _event("CREATE TABLE IF NOT EXISTS `db`.`t` (`id` INT)", "t", kind="DEFINITION").changes
+    assert isinstance(created, CreateTable)
+    assert created.gaps == (BEFORE_CHANGEFEED,)
+    (broken,) = _event('{"Table": "t"}', "t", kind="DEFINITION").changes
+    assert isinstance(broken, NotSupported)
